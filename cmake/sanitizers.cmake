@@ -1,0 +1,8 @@
+if(LIBREYOLO_SANITIZE)
+  add_compile_options(-fsanitize=${LIBREYOLO_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${LIBREYOLO_SANITIZE})
+  message(STATUS "Sanitizers: ${LIBREYOLO_SANITIZE}")
+endif()
+if(LIBREYOLO_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
