@@ -1,5 +1,5 @@
-// LY_CHECK is for bugs of ours: it prints the condition and the streamed text, and aborts. Input and environment never
-// reach it; those are absl::Status.
+// LY_CHECK is for bugs of ours: it prints the condition and the streamed text, and aborts. Input
+// and environment never reach it; those are absl::Status.
 //
 //   LY_CHECK(CanMove(from, to)) << job_id << ": " << from << " to " << to;
 #pragma once

@@ -1,4 +1,5 @@
-// Time as the project sees it. Monotonic time is for durations and timers, wall time only for what people read.
+// Time as the project sees it. Monotonic time is for durations and timers, wall time only for what
+// people read.
 #pragma once
 
 #include <cstdint>

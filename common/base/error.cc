@@ -54,9 +54,9 @@ absl::Status MakeErrorFromDetail(absl::StatusCode code, const ErrorDetail& detai
                       absl::Cord(absl::StrJoin(detail.hints, std::string(1, kRecordSeparator))));
   }
   if (!detail.metadata.empty()) {
-    status.SetPayload(kMetadataUrl,
-                      absl::Cord(absl::StrJoin(detail.metadata, std::string(1, kRecordSeparator),
-                                               absl::PairFormatter(std::string(1, kUnitSeparator)))));
+    status.SetPayload(kMetadataUrl, absl::Cord(absl::StrJoin(
+                                        detail.metadata, std::string(1, kRecordSeparator),
+                                        absl::PairFormatter(std::string(1, kUnitSeparator)))));
   }
   return status;
 }

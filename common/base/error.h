@@ -1,11 +1,12 @@
-// The product's errors: an absl::Status that also carries a stable reason, the ways out (hints) and named facts.
-// The reason is what scripts and exit codes depend on; the message is for people and may change.
+// The product's errors: an absl::Status that also carries a stable reason, the ways out (hints) and
+// named facts. The reason is what scripts and exit codes depend on; the message is for people and
+// may change.
 //
 //   return MakeError(reason::kUnknownMetric, "no metric \"fps\" in this profile",
 //                    {"libreyolo profile get PATH lists them"});
 //
-// These details travel as google.rpc.ErrorInfo and Help over gRPC (common/rpc/status_convert.h) and as plain fields in
-// the job's error. All functions are safe to call from any thread.
+// These details travel as google.rpc.ErrorInfo and Help over gRPC (common/rpc/status_convert.h) and
+// as plain fields in the job's error. All functions are safe to call from any thread.
 #pragma once
 
 #include <string>
@@ -20,7 +21,8 @@ namespace libreyolo {
 // The domain of every reason below, as in google.rpc.ErrorInfo.
 inline constexpr char kErrorDomain[] = "libreyolo";
 
-// A reason and the canonical code that goes with it. The client's exit code follows from the reason (client/exit_code.h).
+// A reason and the canonical code that goes with it. The client's exit code follows from the reason
+// (client/exit_code.h).
 struct Reason {
   const char* name;
   absl::StatusCode code;
@@ -29,10 +31,12 @@ struct Reason {
 namespace reason {
 // About an argument: exit 2.
 inline constexpr Reason kArgumentInvalid{"ARGUMENT_INVALID", absl::StatusCode::kInvalidArgument};
-inline constexpr Reason kArgumentOutOfRange{"ARGUMENT_OUT_OF_RANGE", absl::StatusCode::kInvalidArgument};
+inline constexpr Reason kArgumentOutOfRange{"ARGUMENT_OUT_OF_RANGE",
+                                            absl::StatusCode::kInvalidArgument};
 inline constexpr Reason kArgumentConflict{"ARGUMENT_CONFLICT", absl::StatusCode::kInvalidArgument};
 inline constexpr Reason kWeightsNotFound{"WEIGHTS_NOT_FOUND", absl::StatusCode::kNotFound};
-inline constexpr Reason kWeightsUnreadable{"WEIGHTS_UNREADABLE", absl::StatusCode::kInvalidArgument};
+inline constexpr Reason kWeightsUnreadable{"WEIGHTS_UNREADABLE",
+                                           absl::StatusCode::kInvalidArgument};
 inline constexpr Reason kWeightsMismatch{"WEIGHTS_MISMATCH", absl::StatusCode::kInvalidArgument};
 inline constexpr Reason kSourceNotFound{"SOURCE_NOT_FOUND", absl::StatusCode::kNotFound};
 inline constexpr Reason kSourceUnreadable{"SOURCE_UNREADABLE", absl::StatusCode::kInvalidArgument};
@@ -41,7 +45,8 @@ inline constexpr Reason kDatasetInvalid{"DATASET_INVALID", absl::StatusCode::kIn
 inline constexpr Reason kDeviceNotFound{"DEVICE_NOT_FOUND", absl::StatusCode::kNotFound};
 inline constexpr Reason kDeviceUnusable{"DEVICE_UNUSABLE", absl::StatusCode::kFailedPrecondition};
 inline constexpr Reason kProjectRefused{"PROJECT_REFUSED", absl::StatusCode::kInvalidArgument};
-inline constexpr Reason kProjectNotWritable{"PROJECT_NOT_WRITABLE", absl::StatusCode::kFailedPrecondition};
+inline constexpr Reason kProjectNotWritable{"PROJECT_NOT_WRITABLE",
+                                            absl::StatusCode::kFailedPrecondition};
 inline constexpr Reason kPathRefused{"PATH_REFUSED", absl::StatusCode::kInvalidArgument};
 inline constexpr Reason kProfileNotFound{"PROFILE_NOT_FOUND", absl::StatusCode::kNotFound};
 inline constexpr Reason kJobNotFound{"JOB_NOT_FOUND", absl::StatusCode::kNotFound};
@@ -57,9 +62,11 @@ inline constexpr Reason kLimitExceeded{"LIMIT_EXCEEDED", absl::StatusCode::kInva
 inline constexpr Reason kTraceUnparsable{"TRACE_UNPARSABLE", absl::StatusCode::kInvalidArgument};
 inline constexpr Reason kTraceEmpty{"TRACE_EMPTY", absl::StatusCode::kFailedPrecondition};
 inline constexpr Reason kTraceTooLarge{"TRACE_TOO_LARGE", absl::StatusCode::kInvalidArgument};
-inline constexpr Reason kTraceSchemaUnsupported{"TRACE_SCHEMA_UNSUPPORTED", absl::StatusCode::kFailedPrecondition};
+inline constexpr Reason kTraceSchemaUnsupported{"TRACE_SCHEMA_UNSUPPORTED",
+                                                absl::StatusCode::kFailedPrecondition};
 // No profile was produced: exit 3.
-inline constexpr Reason kWindowNotFilled{"WINDOW_NOT_FILLED", absl::StatusCode::kFailedPrecondition};
+inline constexpr Reason kWindowNotFilled{"WINDOW_NOT_FILLED",
+                                         absl::StatusCode::kFailedPrecondition};
 inline constexpr Reason kUnimplemented{"UNIMPLEMENTED", absl::StatusCode::kUnimplemented};
 inline constexpr Reason kOutOfMemory{"OUT_OF_MEMORY", absl::StatusCode::kResourceExhausted};
 inline constexpr Reason kWorkerCrashed{"WORKER_CRASHED", absl::StatusCode::kInternal};

@@ -59,7 +59,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit_byte
   if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "read", path);
   if (S_ISDIR(info.st_mode)) return ErrnoStatus(EISDIR, "read", path);
   std::string data;
-  if (info.st_size > 0) data.reserve(static_cast<size_t>(std::min<int64_t>(info.st_size, limit_bytes)));
+  if (info.st_size > 0)
+    data.reserve(static_cast<size_t>(std::min<int64_t>(info.st_size, limit_bytes)));
   char buffer[1 << 16];
   for (;;) {
     const ssize_t got = read(fd.get(), buffer, sizeof buffer);
@@ -101,7 +102,8 @@ absl::Status MakeDirectories(const std::string& path, unsigned mode) {
   for (const auto& component : whole) {
     part /= component;
     if (mkdir(part.c_str(), mode) != 0 && errno != EEXIST) {
-      // An existing parent on a read-only or unsearchable file system answers with another errno than EEXIST.
+      // An existing parent on a read-only or unsearchable file system answers with another errno
+      // than EEXIST.
       struct stat info;
       const int error = errno;
       if (stat(part.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {

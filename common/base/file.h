@@ -11,7 +11,8 @@
 namespace libreyolo {
 
 // A status for errno `error` of an operation on `path`: "cannot open PATH: Permission denied".
-// ENOENT is NotFound, EACCES and EPERM PermissionDenied, ENOSPC and EDQUOT ResourceExhausted, the rest Internal.
+// ENOENT is NotFound, EACCES and EPERM PermissionDenied, ENOSPC and EDQUOT ResourceExhausted, the
+// rest Internal.
 absl::Status ErrnoStatus(int error, absl::string_view operation, absl::string_view path);
 
 // The whole file. ResourceExhausted when it is larger than `limit_bytes`.
@@ -20,7 +21,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit_byte
 // Writes `data` to a new or truncated file; no fsync.
 absl::Status WriteFile(const std::string& path, absl::string_view data);
 
-// Writes to a temporary file beside `path`, fsyncs it and renames it into place: a reader sees the old bytes or the new.
+// Writes to a temporary file beside `path`, fsyncs it and renames it into place: a reader sees the
+// old bytes or the new.
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view data);
 
 // Makes `path` and its parents. `mode` is for folders that are made.

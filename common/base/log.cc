@@ -5,8 +5,8 @@
 namespace libreyolo {
 namespace {
 
-// The one mutable global of the project: a log sink reached from everywhere is worth more than passing it through each
-// constructor. Set once before threads start.
+// The one mutable global of the project: a log sink reached from everywhere is worth more than
+// passing it through each constructor. Set once before threads start.
 std::atomic<LogSink*> g_sink{nullptr};
 
 }  // namespace

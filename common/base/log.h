@@ -1,5 +1,6 @@
-// Structured log lines: a constant event text and fields. Only the two server executables link an implementation that
-// writes (server/log/log_spdlog.h); without one, lines go nowhere, so libraries may log freely. Thread-safe.
+// Structured log lines: a constant event text and fields. Only the two server executables link an
+// implementation that writes (server/log/log_spdlog.h); without one, lines go nowhere, so libraries
+// may log freely. Thread-safe.
 //
 //   LogWarning("capture lost records", {{"job", job.id}, {"dropped", loss.record_count}});
 #pragma once

@@ -12,16 +12,16 @@
 #define LY_CONCAT_INNER_(a, b) a##b
 #define LY_CONCAT_(a, b) LY_CONCAT_INNER_(a, b)
 
-#define LY_RETURN_IF_ERROR(expr)                       \
-  do {                                                 \
-    ::absl::Status ly_status_ = (expr);                \
-    if (!ly_status_.ok()) return ly_status_;           \
+#define LY_RETURN_IF_ERROR(expr)             \
+  do {                                       \
+    ::absl::Status ly_status_ = (expr);      \
+    if (!ly_status_.ok()) return ly_status_; \
   } while (false)
 
 #define LY_ASSIGN_OR_RETURN(lhs, expr) \
   LY_ASSIGN_OR_RETURN_IMPL_(LY_CONCAT_(ly_status_or_, __LINE__), lhs, expr)
 
-#define LY_ASSIGN_OR_RETURN_IMPL_(result, lhs, expr) \
-  auto result = (expr);                              \
+#define LY_ASSIGN_OR_RETURN_IMPL_(result, lhs, expr)   \
+  auto result = (expr);                                \
   if (!result.ok()) return std::move(result).status(); \
   lhs = std::move(result).value()

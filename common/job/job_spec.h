@@ -1,5 +1,5 @@
-// What a job is to measure, checked. A JobSpec comes out of rpc::ParseJobSpec alone, which fills defaults and checks
-// every range; whoever holds one need not check it again. Plain data.
+// What a job is to measure, checked. A JobSpec comes out of rpc::ParseJobSpec alone, which fills
+// defaults and checks every range; whoever holds one need not check it again. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,12 @@ inline const char* Name(AmpDtype dtype) {
 // A file that the job reads, as the client named it.
 struct InputRef {
   enum class Kind {
-    kNone,     // not given: the bundled sample image
-    kName,     // a word that the server looks up (a weights name, a path in its workspace, a dataset name)
-    kLocal,    // an absolute path of the client's own machine: only from the owner of a local daemon
-    kBlobs,    // uploaded content
-    kRandom,   // weights only: initialised weights, asked for by name
+    kNone,    // not given: the bundled sample image
+    kName,    // a word that the server looks up (a weights name, a path in its workspace, a dataset
+              // name)
+    kLocal,   // an absolute path of the client's own machine: only from the owner of a local daemon
+    kBlobs,   // uploaded content
+    kRandom,  // weights only: initialised weights, asked for by name
   };
   struct Blob {
     std::string digest;  // SHA-256, hex
@@ -43,14 +44,14 @@ struct JobSpec {
   std::string project = "runs/profile";
   std::string device = "0";
 
-  InputRef weights;   // never kNone: the default name is filled in
-  std::string size;   // "" when not given: the file decides
-  InputRef source;    // infer: images; train: the dataset (never kNone)
+  InputRef weights;  // never kNone: the default name is filled in
+  std::string size;  // "" when not given: the file decides
+  InputRef source;   // infer: images; train: the dataset (never kNone)
 
-  int batch = 1;      // train: -1 picks one
-  int imgsz = 640;    // as asked; rounded up to a multiple of 32 by the worker
+  int batch = 1;    // train: -1 picks one
+  int imgsz = 640;  // as asked; rounded up to a multiple of 32 by the worker
   int warmup = 20;
-  int runs = 100;     // infer: measured iterations; train: measured steps
+  int runs = 100;  // infer: measured iterations; train: measured steps
   int repeat = 1;
 
   // infer
@@ -65,7 +66,7 @@ struct JobSpec {
   int workers = 8;
   bool amp = true;
 
-  int threads = 0;  // intra-op threads; 0: the worker takes the CPU quota
+  int threads = 0;                   // intra-op threads; 0: the worker takes the CPU quota
   std::string cuda_visible_devices;  // local daemons only; "" leaves all visible
   int64_t time_limit_s = 1800;       // from STARTING
 };

@@ -1,5 +1,6 @@
-// What one trial measured, besides its trace: raw times, what was in force, and the surroundings. The worker fills it,
-// the trace carries it in its metadata, the analysis builds the profile from it. Plain data.
+// What one trial measured, besides its trace: raw times, what was in force, and the surroundings.
+// The worker fills it, the trace carries it in its metadata, the analysis builds the profile from
+// it. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ struct ModelInfo {
   std::string weights_digest;  // SHA-256 of the file; empty for random weights
   bool random_weights = false;
   std::string family = "yolo9";
-  std::string size;            // "t", "s", "m", "c"
+  std::string size;  // "t", "s", "m", "c"
   int class_count = 80;
   int64_t parameter_count = 0;
   std::string letterbox = "topleft";
@@ -35,15 +36,15 @@ struct ModelInfo {
 // The machine and its state around the measured windows.
 struct Environment {
   std::string cpu_model;
-  int logical_cpus = 0;      // that the process may run on
-  double cpu_quota = 0;      // CPUs allowed by the control group; 0 when there is no limit
-  int threads = 0;           // intra-op threads in force
-  double load_before = 0;    // 1-minute load average
+  int logical_cpus = 0;    // that the process may run on
+  double cpu_quota = 0;    // CPUs allowed by the control group; 0 when there is no limit
+  int threads = 0;         // intra-op threads in force
+  double load_before = 0;  // 1-minute load average
   double load_after = 0;
   double foreign_cpu_ratio = 0;  // CPU time used by others while measuring, as a share of all CPUs
   double steal_ratio = 0;        // CPU time stolen by the hypervisor, likewise
   int64_t memory_total_bytes = 0;
-  std::string kernel;        // uname -r
+  std::string kernel;  // uname -r
   std::string torch_version;
   std::string worker_build;  // BuildId()
   std::string clock;         // "tsc" or "clock_gettime": what stamps op records
@@ -52,21 +53,22 @@ struct Environment {
 // One step or iteration of the traced window: the measured part only.
 struct TracedStep {
   int64_t duration_ns = 0;
-  std::vector<std::pair<std::string, int64_t>> phases_ns;  // synchronised, in order: {"preprocess", 1200000}
+  std::vector<std::pair<std::string, int64_t>>
+      phases_ns;  // synchronised, in order: {"preprocess", 1200000}
 };
 
 struct Measurement {
   Mode mode = Mode::kInfer;
   ModelInfo model;
-  std::string device;          // "cpu", "cuda:0"
+  std::string device;  // "cpu", "cuda:0"
   std::string device_name;
 
   int batch = 1;
-  int imgsz = 640;             // in force
+  int imgsz = 640;  // in force
   int imgsz_requested = 640;
   int warmup = 0;
-  int runs = 0;                // untraced iterations asked for
-  bool half = false;           // in force
+  int runs = 0;       // untraced iterations asked for
+  bool half = false;  // in force
   bool half_requested = false;
   bool amp = false;
   bool amp_requested = false;
@@ -75,24 +77,24 @@ struct Measurement {
   double iou = 0;
   int max_det = 0;
   int workers = 0;
-  std::string source;          // as typed; "sample" for the bundled image
-  int source_count = 0;        // images found
+  std::string source;    // as typed; "sample" for the bundled image
+  int source_count = 0;  // images found
 
   // The untraced window: no tracer exists while these are taken.
-  std::vector<int64_t> latencies_ns;       // each iteration, in order
-  std::vector<int64_t> dataload_ns;        // train: the loader wait inside each of them
-  int64_t images_processed = 0;            // in the untraced window
-  int64_t untraced_wall_ns = 0;            // start of the first to end of the last
+  std::vector<int64_t> latencies_ns;  // each iteration, in order
+  std::vector<int64_t> dataload_ns;   // train: the loader wait inside each of them
+  int64_t images_processed = 0;       // in the untraced window
+  int64_t untraced_wall_ns = 0;       // start of the first to end of the last
 
   // The traced (or, without a trace, only synchronised) window.
   std::vector<TracedStep> traced_steps;
-  bool traced = false;                     // false with --no-trace
+  bool traced = false;  // false with --no-trace
   int64_t op_records = 0;
   int64_t dropped_records = 0;
 
   int64_t peak_rss_bytes = 0;
   std::optional<int64_t> peak_vram_bytes;
-  int64_t detections = 0;                  // infer: kept by NMS in the untraced window
+  int64_t detections = 0;  // infer: kept by NMS in the untraced window
 
   Environment environment;
   std::vector<Finding> findings;

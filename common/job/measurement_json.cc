@@ -8,8 +8,8 @@
 namespace libreyolo::job {
 namespace {
 
-// One description of the fields serves both directions: a visitor either writes or reads each of them, so the two can
-// not drift apart.
+// One description of the fields serves both directions: a visitor either writes or reads each of
+// them, so the two can not drift apart.
 class Writer {
  public:
   template <typename T>
@@ -39,8 +39,8 @@ class Reader {
       return;
     }
     if (!FromJson(*member, where, value) && status_.ok()) {
-      status_ =
-          absl::InvalidArgumentError(absl::StrCat("measurement: \"", where, "\" has the wrong type"));
+      status_ = absl::InvalidArgumentError(
+          absl::StrCat("measurement: \"", where, "\" has the wrong type"));
     }
   }
   const absl::Status& status() const { return status_; }

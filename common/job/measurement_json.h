@@ -1,4 +1,5 @@
-// A Measurement as JSON: the form in which it crosses the worker link and stands in a trace's metadata. Pure.
+// A Measurement as JSON: the form in which it crosses the worker link and stands in a trace's
+// metadata. Pure.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -9,8 +10,8 @@ namespace libreyolo::job {
 
 JsonValue MeasurementToJson(const Measurement& measurement);
 
-// InvalidArgument names the first member that is missing or of the wrong type. Members that this version does not know
-// are ignored.
+// InvalidArgument names the first member that is missing or of the wrong type. Members that this
+// version does not know are ignored.
 absl::StatusOr<Measurement> MeasurementFromJson(const JsonValue& json);
 
 }  // namespace libreyolo::job

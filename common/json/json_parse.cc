@@ -11,7 +11,8 @@ JsonValue Convert(simdjson::dom::element element) {
   switch (element.type()) {
     case simdjson::dom::element_type::ARRAY: {
       JsonValue::Array items;
-      for (simdjson::dom::element item : simdjson::dom::array(element)) items.push_back(Convert(item));
+      for (simdjson::dom::element item : simdjson::dom::array(element))
+        items.push_back(Convert(item));
       return JsonValue(std::move(items));
     }
     case simdjson::dom::element_type::OBJECT: {
@@ -48,7 +49,8 @@ absl::StatusOr<JsonValue> ParseJson(absl::string_view text, const JsonLimits& li
   if (text.substr(0, 3) == "\xEF\xBB\xBF") text.remove_prefix(3);
   simdjson::dom::parser parser;
   const simdjson::padded_string padded(text.data(), text.size());
-  simdjson::error_code error = parser.allocate(padded.size(), static_cast<size_t>(limits.max_depth));
+  simdjson::error_code error =
+      parser.allocate(padded.size(), static_cast<size_t>(limits.max_depth));
   simdjson::dom::element root;
   if (!error) error = parser.parse(padded).get(root);
   if (error) {

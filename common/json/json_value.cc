@@ -46,13 +46,27 @@ void AppendQuoted(absl::string_view text, std::string& out) {
   for (size_t i = 0; i < text.size();) {
     const uint32_t code = NextCodePoint(text, i);
     switch (code) {
-      case '"': out.append("\\\""); break;
-      case '\\': out.append("\\\\"); break;
-      case '\n': out.append("\\n"); break;
-      case '\r': out.append("\\r"); break;
-      case '\t': out.append("\\t"); break;
-      case '\b': out.append("\\b"); break;
-      case '\f': out.append("\\f"); break;
+      case '"':
+        out.append("\\\"");
+        break;
+      case '\\':
+        out.append("\\\\");
+        break;
+      case '\n':
+        out.append("\\n");
+        break;
+      case '\r':
+        out.append("\\r");
+        break;
+      case '\t':
+        out.append("\\t");
+        break;
+      case '\b':
+        out.append("\\b");
+        break;
+      case '\f':
+        out.append("\\f");
+        break;
       default:
         if (code >= 0x20 && code < 0x7F) {
           out.push_back(static_cast<char>(code));
@@ -153,7 +167,8 @@ std::string PythonFloat(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   char buffer[64];
-  // Shortest digits in scientific form: d.ddde[+-]xx; Python shows them plainly for exponents from -4 to 15.
+  // Shortest digits in scientific form: d.ddde[+-]xx; Python shows them plainly for exponents from
+  // -4 to 15.
   auto result = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);
   std::string text(buffer, result.ptr);
   const size_t e = text.find('e');

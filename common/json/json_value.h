@@ -1,6 +1,7 @@
-// A JSON document as a tree that keeps key order and tells integers from floats, and its text as Python's json module
-// writes it: profiles must be byte-compatible with the Python peer's. For small documents (profiles, metadata,
-// answers); traces have a reader of their own (common/trace). A value is for one thread at a time.
+// A JSON document as a tree that keeps key order and tells integers from floats, and its text as
+// Python's json module writes it: profiles must be byte-compatible with the Python peer's. For
+// small documents (profiles, metadata, answers); traces have a reader of their own (common/trace).
+// A value is for one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -44,16 +45,20 @@ class JsonValue {
   bool bool_value() const { return std::get<bool>(value_); }
   int64_t int_value() const { return std::get<int64_t>(value_); }
   // An integer reads as a double too.
-  double number() const { return is_int() ? static_cast<double>(int_value()) : std::get<double>(value_); }
+  double number() const {
+    return is_int() ? static_cast<double>(int_value()) : std::get<double>(value_);
+  }
   const std::string& string_value() const { return std::get<std::string>(value_); }
   const Array& array() const { return std::get<Array>(value_); }
   Array& array() { return std::get<Array>(value_); }
   const Object& object() const { return std::get<Object>(value_); }
   Object& object() { return std::get<Object>(value_); }
 
-  // The member `key`, or null when this is no object or has no such member. The last one wins when a key is repeated.
+  // The member `key`, or null when this is no object or has no such member. The last one wins when
+  // a key is repeated.
   const JsonValue* Find(absl::string_view key) const;
-  // Sets a member of an object (null becomes an empty object first): in place when the key exists, else at the end.
+  // Sets a member of an object (null becomes an empty object first): in place when the key exists,
+  // else at the end.
   void Set(absl::string_view key, JsonValue value);
 
   // One line, ", " and ": " between parts, ASCII only (other characters as \uXXXX).
@@ -73,7 +78,8 @@ std::string PythonFloat(double value);
 // `text` as a JSON string with its quotes, ASCII only. Invalid UTF-8 becomes U+FFFD.
 std::string JsonQuote(absl::string_view text);
 
-// The value rounded to `digits` decimals as Python's round() does: correctly from the binary value, ties to even.
+// The value rounded to `digits` decimals as Python's round() does: correctly from the binary value,
+// ties to even.
 double RoundTo(double value, int digits);
 
 struct JsonLimits {
@@ -81,8 +87,8 @@ struct JsonLimits {
   int max_depth = 64;
 };
 
-// Parses a whole document. InvalidArgument with the byte offset when it is not JSON, nested too deeply or too large.
-// A UTF-8 byte-order mark is skipped. Integers beyond 64 bits become doubles.
+// Parses a whole document. InvalidArgument with the byte offset when it is not JSON, nested too
+// deeply or too large. A UTF-8 byte-order mark is skipped. Integers beyond 64 bits become doubles.
 absl::StatusOr<JsonValue> ParseJson(absl::string_view text, const JsonLimits& limits = {});
 
 }  // namespace libreyolo

@@ -32,12 +32,13 @@ MATCHER_P(FailsWith, want, std::string("fails with reason ") + want.name) {
 
 }  // namespace libreyolo::testing
 
-#define EXPECT_OK(expr) EXPECT_TRUE(::libreyolo::testing::StatusOf(expr).ok()) << ::libreyolo::testing::StatusOf(expr)
-#define ASSERT_OK(expr)                                                                     \
-  do {                                                                                      \
-    const auto& ly_value_ = (expr);                                                         \
-    ASSERT_TRUE(::libreyolo::testing::StatusOf(ly_value_).ok())                             \
-        << ::libreyolo::testing::StatusOf(ly_value_);                                       \
+#define EXPECT_OK(expr) \
+  EXPECT_TRUE(::libreyolo::testing::StatusOf(expr).ok()) << ::libreyolo::testing::StatusOf(expr)
+#define ASSERT_OK(expr)                                         \
+  do {                                                          \
+    const auto& ly_value_ = (expr);                             \
+    ASSERT_TRUE(::libreyolo::testing::StatusOf(ly_value_).ok()) \
+        << ::libreyolo::testing::StatusOf(ly_value_);           \
   } while (false)
 #define ASSERT_OK_AND_ASSIGN(lhs, expr) \
   ASSERT_OK_AND_ASSIGN_IMPL_(LY_CONCAT_(ly_test_status_or_, __LINE__), lhs, expr)

@@ -35,7 +35,8 @@ TEST(MeasurementJsonTest, NamesWhatIsMissingOrWrong) {
   EXPECT_THAT(MeasurementFromJson(json).status().message(), ::testing::HasSubstr("\"batch\""));
   JsonValue nested = MeasurementToJson(Sample());
   nested.Set("model", JsonValue(JsonValue::Object{}));
-  EXPECT_THAT(MeasurementFromJson(nested).status().message(), ::testing::HasSubstr("\"model.weights\""));
+  EXPECT_THAT(MeasurementFromJson(nested).status().message(),
+              ::testing::HasSubstr("\"model.weights\""));
   EXPECT_FALSE(MeasurementFromJson(JsonValue(3)).ok());
 }
 

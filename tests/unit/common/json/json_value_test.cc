@@ -26,11 +26,13 @@ TEST(JsonValueTest, RoundsTiesToEvenOnTheBinaryValue) {
 }
 
 TEST(JsonValueTest, KeepsOrderAndTypes) {
-  ASSERT_OK_AND_ASSIGN(const JsonValue value,
-                       ParseJson("\xEF\xBB\xBF{\"b\": 1, \"a\": 1.0, \"c\": [null, true, \"\\u00e9\"]}"));
+  ASSERT_OK_AND_ASSIGN(
+      const JsonValue value,
+      ParseJson("\xEF\xBB\xBF{\"b\": 1, \"a\": 1.0, \"c\": [null, true, \"\\u00e9\"]}"));
   EXPECT_EQ(value.ToCompact(), "{\"b\": 1, \"a\": 1.0, \"c\": [null, true, \"\\u00e9\"]}");
-  EXPECT_EQ(value.ToIndented(),
-            "{\n  \"b\": 1,\n  \"a\": 1.0,\n  \"c\": [\n    null,\n    true,\n    \"\\u00e9\"\n  ]\n}");
+  EXPECT_EQ(
+      value.ToIndented(),
+      "{\n  \"b\": 1,\n  \"a\": 1.0,\n  \"c\": [\n    null,\n    true,\n    \"\\u00e9\"\n  ]\n}");
 }
 
 TEST(JsonValueTest, EscapesControlAndAstralCharacters) {
