@@ -60,7 +60,6 @@ class ImageDecoder {
 
  private:
   struct State;
-  absl::Status ReadIntoBuffer(const std::string& path);
   std::unique_ptr<State> state_;
 };
 
