@@ -1,0 +1,476 @@
+#include "common/trace/trace_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/status_macros.h"
+#include "common/trace/byte_source.h"
+#include "common/trace/event_parser.h"
+#include "common/trace/text_buffer.h"
+
+namespace libreyolo::trace {
+namespace {
+
+absl::Status Unparsable(absl::string_view message, int64_t offset) {
+  return MakeError(reason::kTraceUnparsable, absl::StrCat(message, " at byte ", offset), {},
+                   {{"byte_offset", absl::StrCat(offset)}});
+}
+
+// Where in `text` the last event of a block ends that begins at its start: behind a "}" which is
+// followed by a comma and a "{". Only a guess, as strings and arguments may hold the same; the
+// block's parse shows whether it was right. 0 when there is none.
+size_t GuessCut(absl::string_view text) {
+  const auto skip_back = [&](size_t i) {
+    while (i > 0 && (text[i - 1] == ' ' || text[i - 1] == '\n' || text[i - 1] == '\r' ||
+                     text[i - 1] == '\t')) {
+      --i;
+    }
+    return i;
+  };
+  size_t end = text.size();
+  while (end > 0) {
+    const void* found = memrchr(text.data(), '{', end);
+    if (found == nullptr) return 0;
+    end = static_cast<size_t>(static_cast<const char*>(found) - text.data());
+    size_t i = skip_back(end);
+    if (i == 0 || text[i - 1] != ',') continue;
+    i = skip_back(i - 1);
+    if (i > 0 && text[i - 1] == '}') return i;
+  }
+  return 0;
+}
+
+// The same, exactly: brackets are counted and strings passed over.
+size_t ExactCut(absl::string_view text) {
+  size_t cut = 0;
+  int64_t depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') {
+        ++i;
+      } else if (c == '"') {
+        in_string = false;
+      }
+      continue;
+    }
+    if (c == '"') in_string = true;
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') {
+      --depth;
+      if (depth == 0) cut = i + 1;
+      if (depth < 0) break;  // the list's end
+    }
+  }
+  return cut;
+}
+
+class Reader {
+ public:
+  Reader(ByteSource& source, const ReadLimits& limits)
+      : limits_(limits), buffer_(source, limits.max_bytes) {}
+
+  absl::StatusOr<RecordedTrace> Read();
+
+ private:
+  absl::Status ReadDocument();
+  absl::Status ReadMembers();
+  absl::StatusOr<std::string> ReadKey();
+  absl::StatusOr<absl::string_view> ReadValue();
+  absl::Status AddHeader(const std::string& key, absl::string_view value);
+  absl::Status ReadEvents();
+  absl::StatusOr<BlockResult> ParseBlock(absl::string_view& block);
+  absl::StatusOr<char> Next();  // the next character that is no space; not taken
+  absl::Status Expect(char c, absl::string_view where);
+  absl::Status Finish();
+
+  const ReadLimits limits_;
+  TextBuffer buffer_;
+  EventParser parser_;
+  EventLists lists_;
+  RecordedTrace trace_;
+  bool has_events_ = false;
+};
+
+absl::StatusOr<RecordedTrace> Reader::Read() {
+  LY_RETURN_IF_ERROR(ReadDocument());
+  LY_RETURN_IF_ERROR(Finish());
+  return std::move(trace_);
+}
+
+absl::StatusOr<char> Reader::Next() {
+  while (true) {
+    const absl::string_view text = buffer_.text();
+    const size_t skip = text.find_first_not_of(" \n\r\t");
+    if (skip != absl::string_view::npos) {
+      buffer_.Take(skip);
+      return buffer_.text().front();
+    }
+    buffer_.Take(text.size());
+    LY_RETURN_IF_ERROR(buffer_.Fill(1));
+    if (buffer_.text().empty()) return '\0';
+  }
+}
+
+absl::Status Reader::Expect(char c, absl::string_view where) {
+  LY_ASSIGN_OR_RETURN(const char next, Next());
+  if (next == c && !buffer_.text().empty()) {
+    buffer_.Take(1);
+    return absl::OkStatus();
+  }
+  if (buffer_.text().empty()) {
+    return Unparsable(absl::StrCat("the trace ends ", where), buffer_.offset());
+  }
+  return Unparsable(absl::StrCat("\"", std::string(1, c), "\" is missing ", where),
+                    buffer_.offset());
+}
+
+absl::Status Reader::ReadDocument() {
+  LY_RETURN_IF_ERROR(buffer_.Fill(3));
+  if (absl::StartsWith(buffer_.text(), "\xEF\xBB\xBF")) {
+    buffer_.Take(3);
+    lists_.counts.byte_order_mark = true;
+  }
+  LY_ASSIGN_OR_RETURN(const char first, Next());
+  if (buffer_.text().empty()) {
+    return MakeError(reason::kTraceEmpty, "the file is empty");
+  }
+  if (first == '[') {
+    has_events_ = true;
+    buffer_.Take(1);
+    LY_RETURN_IF_ERROR(ReadEvents());
+  } else if (first == '{') {
+    buffer_.Take(1);
+    LY_RETURN_IF_ERROR(ReadMembers());
+  } else {
+    return Unparsable("not a trace: neither an object nor an array begins", buffer_.offset());
+  }
+  LY_RETURN_IF_ERROR(Next().status());
+  if (!buffer_.text().empty()) {
+    return Unparsable("something stands behind the trace's end", buffer_.offset());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reader::ReadMembers() {
+  LY_ASSIGN_OR_RETURN(char next, Next());
+  if (next == '}' && !buffer_.text().empty()) {
+    buffer_.Take(1);
+    return absl::OkStatus();
+  }
+  while (true) {
+    LY_ASSIGN_OR_RETURN(const std::string key, ReadKey());
+    LY_RETURN_IF_ERROR(Expect(':', absl::StrCat("behind the key \"", key, "\"")));
+    LY_ASSIGN_OR_RETURN(next, Next());
+    if (key == "traceEvents") {
+      if (has_events_) {
+        return Unparsable("a second list of events (traceEvents) begins", buffer_.offset());
+      }
+      if (next != '[') return Unparsable("traceEvents is no list", buffer_.offset());
+      has_events_ = true;
+      buffer_.Take(1);
+      LY_RETURN_IF_ERROR(ReadEvents());
+    } else {
+      LY_ASSIGN_OR_RETURN(const absl::string_view value, ReadValue());
+      LY_RETURN_IF_ERROR(AddHeader(key, value));
+      buffer_.Take(value.size());
+    }
+    LY_ASSIGN_OR_RETURN(next, Next());
+    if (next == '}' && !buffer_.text().empty()) {
+      buffer_.Take(1);
+      return absl::OkStatus();
+    }
+    LY_RETURN_IF_ERROR(Expect(',', absl::StrCat("behind the value of \"", key, "\"")));
+  }
+}
+
+absl::StatusOr<std::string> Reader::ReadKey() {
+  LY_ASSIGN_OR_RETURN(const char next, Next());
+  if (next != '"' || buffer_.text().empty()) {
+    return Unparsable(
+        buffer_.text().empty() ? "the trace ends where a key should be" : "no key in quotes",
+        buffer_.offset());
+  }
+  LY_ASSIGN_OR_RETURN(const absl::string_view token, ReadValue());
+  std::string key = DecodeName(token.substr(1, token.size() - 2)).text;
+  buffer_.Take(token.size());
+  return key;
+}
+
+// The text of the value that begins here, not taken. It stays valid until the buffer is used again.
+absl::StatusOr<absl::string_view> Reader::ReadValue() {
+  size_t i = 0;
+  int64_t depth = 0;
+  bool in_string = false;
+  while (true) {
+    const absl::string_view text = buffer_.text();
+    for (; i < text.size(); ++i) {
+      const char c = text[i];
+      if (in_string) {
+        if (c == '\\') {
+          if (i + 1 >= text.size()) break;  // the escaped character is not read yet
+          ++i;
+        } else if (c == '"') {
+          in_string = false;
+          if (depth == 0) return text.substr(0, i + 1);
+        }
+      } else if (c == '"') {
+        in_string = true;
+      } else if (c == '{' || c == '[') {
+        ++depth;
+      } else if (c == '}' || c == ']') {
+        if (depth == 0) return text.substr(0, i);  // the end of a scalar
+        if (--depth == 0) return text.substr(0, i + 1);
+      } else if (depth == 0 && (c == ',' || c == ' ' || c == '\n' || c == '\r' || c == '\t')) {
+        return text.substr(0, i);
+      }
+    }
+    if (static_cast<int64_t>(text.size()) > limits_.max_value_bytes) {
+      return MakeError(reason::kTraceTooLarge,
+                       absl::StrCat("one value is larger than ", limits_.max_value_bytes,
+                                    " bytes, at byte ", buffer_.offset()));
+    }
+    const size_t before = text.size();
+    LY_RETURN_IF_ERROR(buffer_.Fill(before + 1));
+    if (buffer_.text().size() == before) {
+      return Unparsable("the trace ends inside a value that begins", buffer_.offset());
+    }
+  }
+}
+
+int64_t IntMember(const JsonValue& object, absl::string_view key, int64_t missing) {
+  const JsonValue* member = object.Find(key);
+  return member != nullptr && member->is_number() ? static_cast<int64_t>(member->number())
+                                                  : missing;
+}
+
+void AddDevices(const JsonValue& list, RecordedTrace& trace) {
+  if (!list.is_array()) return;
+  trace.has_device_properties = true;
+  for (const JsonValue& item : list.array()) {
+    DeviceProperties device;
+    device.id = IntMember(item, "id", 0);
+    const JsonValue* name = item.Find("name");
+    if (name != nullptr && name->is_string()) device.name = name->string_value();
+    device.memory_bytes = IntMember(item, "totalGlobalMem", 0);
+    device.sm_count = IntMember(item, "numSms", 0);
+    device.compute_major = IntMember(item, "computeMajor", 0);
+    device.compute_minor = IntMember(item, "computeMinor", 0);
+    trace.devices.push_back(std::move(device));
+  }
+}
+
+absl::Status Reader::AddHeader(const std::string& key, absl::string_view value) {
+  const bool ours = key == "libreyolo";
+  const bool messages = key == "ERROR" || key == "WARNING";
+  if (!ours && !messages && key != "deviceProperties" && key != "distributedInfo") {
+    return absl::OkStatus();
+  }
+  JsonLimits limits;
+  limits.max_bytes = limits_.max_value_bytes;
+  absl::StatusOr<JsonValue> json = ParseJson(value, limits);
+  if (!json.ok()) {
+    // The header is for information only, except for what we wrote ourselves.
+    if (!ours) return absl::OkStatus();
+    return Unparsable(absl::StrCat("the member \"libreyolo\" cannot be read (",
+                                   std::string(json.status().message()), "); it begins"),
+                      buffer_.offset());
+  }
+  if (ours) {
+    trace_.libreyolo = *std::move(json);
+  } else if (key == "deviceProperties") {
+    AddDevices(*json, trace_);
+  } else if (key == "distributedInfo") {
+    trace_.rank = IntMember(*json, "rank", -1);
+    trace_.world_size = IntMember(*json, "world_size", 0);
+  } else if (json->is_array()) {
+    for (const JsonValue& item : json->array()) {
+      if (item.is_string()) trace_.profiler_messages.push_back(item.string_value());
+    }
+  } else if (json->is_string()) {
+    trace_.profiler_messages.push_back(json->string_value());
+  }
+  return absl::OkStatus();
+}
+
+// Parses `block`, a prefix of the buffer's text that ends at a guessed cut; mends its text or
+// shortens it to the exact cut when that is needed.
+absl::StatusOr<BlockResult> Reader::ParseBlock(absl::string_view& block) {
+  char* const text = buffer_.mutable_text();
+  bool cleaned = false;
+  bool exact = false;
+  while (true) {
+    BlockResult result = parser_.Parse(text, block.size(), lists_);
+    if (result.outcome == BlockResult::Outcome::kBadText && !cleaned) {
+      cleaned = true;
+      lists_.counts.replaced_bytes += CleanText(text, block.size());
+      continue;
+    }
+    const bool whole_rest = block.size() == buffer_.text().size() && buffer_.at_end();
+    if (result.outcome != BlockResult::Outcome::kFault || exact || whole_rest) return result;
+    const size_t cut = ExactCut(block);
+    if (cut == 0 || cut == block.size()) return result;
+    exact = true;
+    block = block.substr(0, cut);
+  }
+}
+
+absl::Status Reader::ReadEvents() {
+  size_t wanted = static_cast<size_t>(std::max<int64_t>(limits_.block_bytes, 64));
+  while (true) {
+    LY_ASSIGN_OR_RETURN(const char next, Next());
+    if (next == ']' && !buffer_.text().empty()) {
+      buffer_.Take(1);
+      return absl::OkStatus();
+    }
+    LY_RETURN_IF_ERROR(buffer_.Fill(wanted));
+    absl::string_view block = buffer_.text();
+    if (block.empty())
+      return Unparsable("the trace ends inside the list of events", buffer_.offset());
+    if (!buffer_.at_end() || block.size() > 2 * wanted) {
+      block = block.substr(0, std::min(wanted, block.size()));
+      block = block.substr(0, GuessCut(block));
+      if (block.empty()) {  // one event is larger than the block
+        if (static_cast<int64_t>(wanted) > limits_.max_value_bytes) {
+          return MakeError(reason::kTraceTooLarge,
+                           absl::StrCat("one event is larger than ", limits_.max_value_bytes,
+                                        " bytes, at byte ", buffer_.offset()));
+        }
+        wanted *= 2;
+        continue;
+      }
+    }
+    const int64_t offset = buffer_.offset();
+    LY_ASSIGN_OR_RETURN(const BlockResult result, ParseBlock(block));
+    if (lists_.counts.events > limits_.max_events) {
+      return MakeError(reason::kTraceTooLarge,
+                       absl::StrCat("more than ", limits_.max_events, " events"));
+    }
+    switch (result.outcome) {
+      case BlockResult::Outcome::kWhole: {
+        buffer_.Take(block.size());
+        LY_ASSIGN_OR_RETURN(const char behind, Next());
+        if (behind == ']') continue;
+        LY_RETURN_IF_ERROR(Expect(',', "in the list of events"));
+        break;
+      }
+      case BlockResult::Outcome::kListEnded:
+        buffer_.Take(result.offset + 1);
+        return absl::OkStatus();
+      case BlockResult::Outcome::kBadText:
+        return Unparsable("text that cannot be mended", offset);
+      case BlockResult::Outcome::kFault:
+        return Unparsable(result.message, offset + static_cast<int64_t>(result.offset));
+    }
+  }
+}
+
+// Splits the host's step markers from their copies on device rows, which some versions write under
+// the host's category.
+void SplitMarkers(const NameTable& names, EventLists& lists, RecordedTrace& trace) {
+  absl::flat_hash_set<std::string> device_rows;
+  for (const KernelRecord& kernel : lists.kernels) {
+    device_rows.insert(absl::StrCat(kernel.device, "\n", kernel.stream));
+  }
+  const auto on_device_row = [&](const Annotation& annotation) {
+    const Thread& thread = trace.threads[annotation.thread];
+    absl::string_view tid = thread.tid;
+    if (absl::StartsWith(tid, "stream ")) return true;
+    return device_rows.contains(absl::StrCat(thread.pid, "\n", tid));
+  };
+  auto kept = lists.annotations.begin();
+  for (Annotation& annotation : lists.annotations) {
+    if (!annotation.on_gpu && on_device_row(annotation)) annotation.on_gpu = true;
+    if (names.info(annotation.name).kind != NameKind::kStepMarker) {
+      *kept++ = annotation;
+    } else if (annotation.on_gpu) {
+      ++lists.counts.device_markers;
+    } else {
+      const std::string& name = names.names()[annotation.name];
+      const size_t hash = name.find('#');
+      int64_t number = -1;
+      if (hash != std::string::npos &&
+          !absl::SimpleAtoi(absl::string_view(name).substr(hash + 1), &number)) {
+        number = -1;
+      }
+      trace.markers.push_back(
+          {annotation.start_ns, annotation.duration_ns, number, annotation.thread});
+    }
+  }
+  lists.annotations.erase(kept, lists.annotations.end());
+  std::stable_sort(
+      trace.markers.begin(), trace.markers.end(),
+      [](const StepMarker& a, const StepMarker& b) { return a.start_ns < b.start_ns; });
+}
+
+void NameThreads(const std::vector<RowName>& row_names, std::vector<Thread>& threads) {
+  for (const RowName& row : row_names) {
+    for (Thread& thread : threads) {
+      if (thread.pid != row.pid) continue;
+      if (row.is_process) {
+        thread.process_name = row.name;
+      } else if (thread.tid == row.tid) {
+        thread.name = row.name;
+      }
+    }
+  }
+}
+
+absl::Status Reader::Finish() {
+  if (!has_events_) {
+    return MakeError(
+        reason::kTraceEmpty, "not a trace: it has no list of events (traceEvents)",
+        {"name a profile.json, or a trace that PyTorch's profiler or libreyolo wrote"});
+  }
+  if (lists_.counts.events == 0) {
+    return MakeError(reason::kTraceEmpty, "the trace's list of events is empty");
+  }
+  trace_.threads = std::move(parser_.threads());
+  NameThreads(parser_.row_names(), trace_.threads);
+  SplitMarkers(parser_.names(), lists_, trace_);
+  trace_.ops = std::move(lists_.ops);
+  trace_.kernels = std::move(lists_.kernels);
+  trace_.copies = std::move(lists_.copies);
+  trace_.calls = std::move(lists_.calls);
+  trace_.annotations = std::move(lists_.annotations);
+  trace_.counts = lists_.counts;
+  trace_.counts.bytes = buffer_.offset();
+  trace_.counts.control_escapes = parser_.names().control_escapes();
+  trace_.names = parser_.names().TakeNames();
+  if (trace_.ops.empty() && trace_.kernels.empty() && trace_.copies.empty() &&
+      trace_.calls.empty() && trace_.annotations.empty() && trace_.markers.empty()) {
+    return MakeError(
+        reason::kTraceEmpty,
+        absl::StrCat("the trace has ", trace_.counts.events,
+                     " events, but no operation, kernel, copy, CUDA call or annotation "
+                     "with a time"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RecordedTrace> ReadFrom(std::unique_ptr<ByteSource> source,
+                                       const ReadLimits& limits) {
+  LY_ASSIGN_OR_RETURN(source, UnpackSource(std::move(source)));
+  return Reader(*source, limits).Read();
+}
+
+}  // namespace
+
+absl::StatusOr<RecordedTrace> ReadTrace(const std::string& path, const ReadLimits& limits) {
+  LY_ASSIGN_OR_RETURN(std::unique_ptr<ByteSource> source, OpenFileSource(path));
+  return ReadFrom(std::move(source), limits);
+}
+
+absl::StatusOr<RecordedTrace> ParseTrace(absl::string_view bytes, const ReadLimits& limits) {
+  return ReadFrom(MakeMemorySource(bytes), limits);
+}
+
+}  // namespace libreyolo::trace
