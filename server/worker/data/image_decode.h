@@ -1,7 +1,8 @@
 // Decodes JPEG, PNG, WebP and BMP to 8-bit RGB, told apart by content and not by the file's name.
 //
 // The rules are those of the reference's reader, so that both measure the same pixels: grey is
-// replicated, alpha is dropped without blending, 16-bit samples keep their high byte, an EXIF
+// replicated, alpha is dropped without blending, 16-bit samples keep their high byte (there the
+// reference clips grey ones to white, which we do not copy), an EXIF
 // orientation is ignored. A truncated file is an error, never a half grey picture.
 //
 //   ImageDecoder decoder;
