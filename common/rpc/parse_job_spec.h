@@ -1,0 +1,21 @@
+// From the wire's JobSpec to the checked one: the one place where defaults are filled in and ranges
+// are checked. Pure.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/job/job_spec.h"
+#include "libreyolo/profile/v1/job.pb.h"
+
+namespace libreyolo::rpc {
+
+//   ARGUMENT_INVALID, ARGUMENT_OUT_OF_RANGE, ARGUMENT_CONFLICT  the message names the flag and what
+//   it takes PROJECT_REFUSED                                             the project is no relative
+//   path inside the workspace
+absl::StatusOr<job::JobSpec> ParseJobSpec(const profile::v1::JobSpec& spec);
+
+// A path below a workspace, normalised: no empty, "." or ".." components, not absolute, no NUL or
+// control characters. PATH_REFUSED otherwise. "" and "." give "".
+absl::StatusOr<std::string> NormalizeRelativePath(absl::string_view path);
+
+}  // namespace libreyolo::rpc
