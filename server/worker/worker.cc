@@ -1,0 +1,85 @@
+#include "server/worker/worker.h"
+
+#include <unistd.h>
+
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "common/job/measurement_json.h"
+#include "server/worker/capture/capture_clock.h"
+#include "server/worker/capture/null_source.h"
+#include "server/worker/link_observer.h"
+#include "server/worker/workload/compute_device.h"
+#include "server/worker/workload/environment.h"
+#include "server/worker/workload/infer_workload.h"
+#include "server/worker_link/worker_channel.h"
+
+namespace libreyolo::worker {
+namespace {
+
+using worker_link::DaemonMessage;
+using worker_link::WorkerChannel;
+using worker_link::WorkerPlan;
+
+absl::StatusOr<WorkerPlan> ReceivePlan(WorkerChannel& channel) {
+  LY_ASSIGN_OR_RETURN(DaemonMessage message, channel.Receive());
+  if (auto* plan = std::get_if<WorkerPlan>(&message)) return std::move(*plan);
+  return MakeError(reason::kCancelled, "the job was cancelled before it began");
+}
+
+// Reads the link until it breaks.
+void WatchLink(WorkerChannel& channel, LinkObserver& observer) {
+  for (;;) {
+    const absl::StatusOr<DaemonMessage> message = channel.Receive();
+    if (!message.ok()) _exit(kExitLinkLost);
+    if (std::holds_alternative<worker_link::Cancel>(*message)) observer.Cancel();
+  }
+}
+
+absl::StatusOr<job::Measurement> RunPlan(const WorkerPlan& plan, LinkObserver& observer) {
+  if (plan.mode != job::Mode::kInfer) {
+    return MakeError(reason::kUnimplemented, "this worker cannot train yet");
+  }
+  LY_RETURN_IF_ERROR(LoadDeviceLibraries(plan.device));
+  NullSource activities;
+  const HostProbe host;
+  const WorkloadDeps deps{observer, activities, host, ChooseClock()};
+  return MakeInferWorkload(plan, deps)->Run();
+}
+
+absl::StatusOr<job::Measurement> WatchAndRun(const WorkerPlan& plan, WorkerChannel& channel) {
+  static const SystemClock clock;
+  auto& observer = *new LinkObserver(channel, clock, {});
+  std::thread(WatchLink, std::ref(channel), std::ref(observer)).detach();
+  LogInfo("job began", {{"job", plan.job_id}, {"trial", plan.trial}, {"device", plan.device}});
+  return RunPlan(plan, observer);
+}
+
+worker_link::WorkerMessage LastMessage(const absl::StatusOr<job::Measurement>& result) {
+  if (!result.ok()) return worker_link::Failed{result.status()};
+  return worker_link::Finished{job::MeasurementToJson(*result).ToCompact(),
+                               result->dropped_records};
+}
+
+}  // namespace
+
+int RunWorker(UniqueFd link) {
+  // Channel and observer are not destroyed: the thread that reads the link outlives this function.
+  auto& channel = *new WorkerChannel(std::move(link));
+  if (!channel.Send(worker_link::Hello{BuildId(), getpid()}).ok()) return kExitLinkLost;
+  const absl::StatusOr<WorkerPlan> plan = ReceivePlan(channel);
+  if (plan.status().code() == absl::StatusCode::kUnavailable) return kExitLinkLost;
+  const absl::StatusOr<job::Measurement> result =
+      plan.ok() ? WatchAndRun(*plan, channel) : absl::StatusOr<job::Measurement>(plan.status());
+  if (!result.ok()) LogError("job failed", {{"error", result.status().ToString()}});
+  if (!channel.Send(LastMessage(result)).ok()) return kExitLinkLost;
+  return result.ok() ? kExitFinished : kExitFailed;
+}
+
+}  // namespace libreyolo::worker
