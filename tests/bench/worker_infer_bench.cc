@@ -1,6 +1,6 @@
-// Runs libreyolo-worker on one inference plan, without a daemon, and prints one line of JSON: start
-// of the process to its first message and to its last, latency percentiles, and the traced step
-// over the untraced one (the yardstick is at most 1.02 on YOLO9-t, batch 1).
+// Runs libreyolo-worker on one inference plan, without a daemon, and prints one line of JSON:
+// latency and stage medians, the traced step over the untraced one, and how long after its start
+// the process reached each stage. The yardstick for the ratio is at most 1.02 on YOLO9-t, batch 1.
 //
 //   worker_infer_bench WORKER [--weights FILE] [--size S] [--source PATH] [--imgsz N] [--batch N]
 //                      [--warmup N] [--runs N] [--threads N] [--staging DIR] [--no-trace]
@@ -55,14 +55,25 @@ bool TakeFlag(const std::string& flag, const std::string& value, WorkerPlan& pla
   return true;
 }
 
-absl::StatusOr<job::Measurement> Finish(WorkerProcess& worker) {
-  LY_ASSIGN_OR_RETURN(const std::vector<WorkerMessage> messages, worker.ReceiveToLast());
-  if (const auto* failed = std::get_if<worker_link::Failed>(&messages.back())) {
-    return failed->status;
+// Follows the worker to its end and notes when it said what.
+absl::StatusOr<job::Measurement> Follow(WorkerProcess& worker, int64_t begin_ns, JsonValue& times) {
+  for (;;) {
+    LY_ASSIGN_OR_RETURN(const WorkerMessage message, worker.Receive());
+    const double at_ms = static_cast<double>(MonotonicNs() - begin_ns) / 1e6;
+    if (std::holds_alternative<worker_link::Hello>(message)) times.Set("hello", at_ms);
+    if (const auto* stage = std::get_if<worker_link::StageBegan>(&message)) {
+      constexpr const char* kNames[] = {"starting", "warming up", "measuring"};
+      times.Set(kNames[static_cast<int>(stage->stage)] + (" " + stage->detail), at_ms);
+    }
+    const auto* progress = std::get_if<worker_link::Progress>(&message);
+    if (progress != nullptr && progress->done == 1) times.Set(progress->stage + " 1", at_ms);
+    if (const auto* failed = std::get_if<worker_link::Failed>(&message)) return failed->status;
+    const auto* finished = std::get_if<worker_link::Finished>(&message);
+    if (finished == nullptr) continue;
+    times.Set("finished", at_ms);
+    LY_ASSIGN_OR_RETURN(const JsonValue json, ParseJson(finished->measurement_json));
+    return job::MeasurementFromJson(json);
   }
-  const auto& finished = std::get<worker_link::Finished>(messages.back());
-  LY_ASSIGN_OR_RETURN(const JsonValue json, ParseJson(finished.measurement_json));
-  return job::MeasurementFromJson(json);
 }
 
 JsonValue Report(const job::Measurement& m) {
@@ -70,6 +81,11 @@ JsonValue Report(const job::Measurement& m) {
   for (const job::TracedStep& step : m.traced_steps) steps.push_back(step.duration_ns);
   JsonValue json;
   json.Set("p50_ms", MedianMs(m.latencies_ns));
+  if (!m.latencies_ns.empty()) {
+    json.Set(
+        "min_ms",
+        static_cast<double>(*std::min_element(m.latencies_ns.begin(), m.latencies_ns.end())) / 1e6);
+  }
   json.Set("second_window_p50_ms", MedianMs(steps));
   json.Set("second_over_untraced", MedianMs(steps) / MedianMs(m.latencies_ns));
   for (size_t i = 0; !m.traced_steps.empty() && i < m.traced_steps[0].phases_ns.size(); ++i) {
@@ -88,15 +104,13 @@ JsonValue Report(const job::Measurement& m) {
 absl::Status Run(const std::string& executable, const WorkerPlan& plan) {
   const int64_t begin_ns = MonotonicNs();
   LY_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(executable));
-  LY_RETURN_IF_ERROR(worker->Receive().status());
-  const int64_t hello_ns = MonotonicNs();
   LY_RETURN_IF_ERROR(worker->Send(plan));
-  LY_ASSIGN_OR_RETURN(const job::Measurement measurement, Finish(*worker));
+  JsonValue times;
+  LY_ASSIGN_OR_RETURN(const job::Measurement measurement, Follow(*worker, begin_ns, times));
   worker->Wait();
-  const int64_t end_ns = MonotonicNs();
+  times.Set("ended", static_cast<double>(MonotonicNs() - begin_ns) / 1e6);
   JsonValue json = Report(measurement);
-  json.Set("start_to_hello_ms", static_cast<double>(hello_ns - begin_ns) / 1e6);
-  json.Set("whole_process_ms", static_cast<double>(end_ns - begin_ns) / 1e6);
+  json.Set("ms_since_start", std::move(times));
   printf("%s\n", json.ToCompact().c_str());
   return absl::OkStatus();
 }
