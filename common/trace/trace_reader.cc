@@ -456,21 +456,21 @@ absl::Status Reader::Finish() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<RecordedTrace> ReadFrom(std::unique_ptr<ByteSource> source,
-                                       const ReadLimits& limits) {
+}  // namespace
+
+absl::StatusOr<RecordedTrace> ReadTraceFrom(std::unique_ptr<ByteSource> source,
+                                            const ReadLimits& limits) {
   LY_ASSIGN_OR_RETURN(source, UnpackSource(std::move(source)));
   return Reader(*source, limits).Read();
 }
 
-}  // namespace
-
 absl::StatusOr<RecordedTrace> ReadTrace(const std::string& path, const ReadLimits& limits) {
   LY_ASSIGN_OR_RETURN(std::unique_ptr<ByteSource> source, OpenFileSource(path));
-  return ReadFrom(std::move(source), limits);
+  return ReadTraceFrom(std::move(source), limits);
 }
 
 absl::StatusOr<RecordedTrace> ParseTrace(absl::string_view bytes, const ReadLimits& limits) {
-  return ReadFrom(MakeMemorySource(bytes), limits);
+  return ReadTraceFrom(MakeMemorySource(bytes), limits);
 }
 
 }  // namespace libreyolo::trace

@@ -13,10 +13,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/trace/byte_source.h"
 #include "common/trace/recorded_trace.h"
 
 namespace libreyolo::trace {
@@ -31,7 +33,9 @@ struct ReadLimits {
 
 absl::StatusOr<RecordedTrace> ReadTrace(const std::string& path, const ReadLimits& limits = {});
 
-// The same from memory.
+// The same from memory, and from any source, which is unpacked when it is packed.
 absl::StatusOr<RecordedTrace> ParseTrace(absl::string_view bytes, const ReadLimits& limits = {});
+absl::StatusOr<RecordedTrace> ReadTraceFrom(std::unique_ptr<ByteSource> source,
+                                            const ReadLimits& limits = {});
 
 }  // namespace libreyolo::trace

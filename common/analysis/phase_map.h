@@ -1,0 +1,51 @@
+// Which phase of a step the host is in at a time, from the spans that the program named. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/trace/recorded_trace.h"
+
+namespace libreyolo::analysis {
+
+// `step/PHASE` annotations when the trace has any; else what PyTorch and others write: data loader
+// waits, optimizer steps, `## forward ##`. Data loader waits also count beside `step/` spans that
+// have no dataload. Where spans are nested the innermost counts, so no time counts twice.
+class PhaseMap {
+ public:
+  static constexpr int kUnphased = -1;
+
+  explicit PhaseMap(const trace::RecordedTrace& trace);
+
+  // The index into names(), or kUnphased. Fast for times that mostly grow.
+  int Find(int64_t time_ns) const;
+
+  const std::vector<std::string>& names() const { return names_; }
+  // Host time in each phase between two times, and the spans that start there.
+  struct Wall {
+    int64_t time_ns = 0;
+    int64_t spans = 0;
+  };
+  std::vector<Wall> WallBetween(int64_t start_ns, int64_t end_ns) const;
+
+ private:
+  struct Span {
+    int64_t start_ns;
+    int64_t end_ns;
+    int phase;
+  };
+
+  int PhaseIndex(const std::string& name);
+  void Flatten();
+
+  std::vector<std::string> names_;
+  std::vector<Span> spans_;     // as annotated, by start
+  std::vector<Span> segments_;  // disjoint, by start
+  mutable size_t hint_ = 0;     // the segment found last
+};
+
+// Where phases stand in a step; those of unknown names come last.
+int PhaseOrder(const std::string& name);
+
+}  // namespace libreyolo::analysis

@@ -1,0 +1,476 @@
+#include "common/analysis/trace_figures.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/analysis/interval_sweep.h"
+#include "common/analysis/kernel_category.h"
+#include "common/analysis/op_nesting.h"
+#include "common/analysis/phase_map.h"
+#include "common/analysis/runtime_calls.h"
+#include "common/base/error.h"
+#include "common/base/status_macros.h"
+
+namespace libreyolo::analysis {
+namespace {
+
+using trace::RecordedTrace;
+
+constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+
+// Per-name totals of one phase, or of all.
+template <typename Totals>
+class TotalsByName {
+ public:
+  Totals& operator[](trace::NameId name) {
+    const auto [it, inserted] = index_.emplace(name, rows_.size());
+    if (inserted) {
+      rows_.emplace_back();
+      rows_.back().name = name;
+    }
+    return rows_[it->second];
+  }
+  std::vector<Totals>& rows() { return rows_; }
+
+ private:
+  absl::flat_hash_map<trace::NameId, size_t> index_;
+  std::vector<Totals> rows_;
+};
+
+class Computation {
+ public:
+  Computation(const RecordedTrace& trace, const FigureOptions& options)
+      : trace_(trace), options_(options), phases_(trace) {}
+
+  absl::StatusOr<TraceFigures> Run();
+
+ private:
+  struct PhaseTotals {
+    int64_t gpu_ns = 0;
+    int64_t kernel_count = 0;
+    int64_t op_count = 0;
+    TotalsByName<KernelTotals> kernels;
+    TotalsByName<OpTotals> ops;
+  };
+  struct NameClass {
+    uint32_t category = 0;
+    bool tensorcore = false;
+  };
+  enum : int { kNoKernel = -2, kMixed = -1 };  // of a launch call, else its kernels' category
+
+  absl::Status ChooseWindow();
+  void WindowWithoutMarkers();
+  void AddCalls();
+  void AddKernels();
+  void AddKernel(const trace::KernelRecord& kernel);
+  void SweepDevices();
+  void AddCopies();
+  void AddOps();
+  void FindGpuPeriod();
+  void CollectPhases();
+  void CollectCategories();
+
+  bool Inside(int64_t time_ns) const { return time_ns >= begin_ && time_ns < end_; }
+  // The phase's totals; unphased ones stand last.
+  PhaseTotals& Phase(int64_t time_ns) {
+    const int phase = phases_.Find(time_ns);
+    return phase_totals_[phase < 0 ? phase_totals_.size() - 1 : static_cast<size_t>(phase)];
+  }
+  const NameClass& ClassOf(trace::NameId name);
+
+  const RecordedTrace& trace_;
+  const FigureOptions options_;
+  PhaseMap phases_;
+  TraceFigures figures_;
+
+  // Times that count; wider than the window when there are no markers.
+  int64_t begin_ = kMin;
+  int64_t end_ = kMax;
+  std::vector<int64_t> step_starts_;
+
+  std::vector<CallKind> call_kinds_;  // by name
+  absl::flat_hash_map<int64_t, size_t> call_by_correlation_;
+  std::vector<int> launch_category_;  // by call
+
+  absl::flat_hash_map<trace::NameId, NameClass> classes_;
+  std::vector<std::string> category_names_;
+  TotalsByName<KernelTotals> kernels_;
+  TotalsByName<OpTotals> ops_;
+  std::vector<PhaseTotals> phase_totals_;
+  std::map<int32_t, std::vector<Interval>> device_intervals_;
+  std::map<int32_t, std::set<int32_t>> device_streams_;
+  std::vector<int64_t> step_last_end_;
+  std::vector<int64_t> category_time_;
+};
+
+absl::StatusOr<TraceFigures> Computation::Run() {
+  LY_RETURN_IF_ERROR(ChooseWindow());
+  phase_totals_.resize(phases_.names().size() + 1);
+  AddCalls();
+  AddKernels();
+  SweepDevices();
+  AddCopies();
+  AddOps();
+  FindGpuPeriod();
+  CollectCategories();
+  CollectPhases();
+  return std::move(figures_);
+}
+
+absl::Status Computation::ChooseWindow() {
+  const std::vector<trace::StepMarker>& markers = trace_.markers;
+  const int64_t count = static_cast<int64_t>(markers.size());
+  figures_.markers_in_trace = count;
+  WindowRange range;
+  if (options_.window.has_value()) {
+    range = *options_.window;
+    if (range.begin >= count) {
+      return MakeError(reason::kArgumentOutOfRange,
+                       absl::StrCat("the window begins at step marker ", range.begin,
+                                    ", but the trace has ", count, " (counted from 0)"));
+    }
+  } else if (count == 0) {
+    WindowWithoutMarkers();
+    return absl::OkStatus();
+  } else if (count >= 3 && !options_.all_markers) {
+    range.begin = 1;  // the first step of a foreign trace is a cold one
+  }
+  const int64_t last = std::min(range.end.value_or(count), count);
+  figures_.steps = last - range.begin;
+  begin_ = markers[static_cast<size_t>(range.begin)].start_ns;
+  if (last < count) {
+    end_ = markers[static_cast<size_t>(last)].start_ns;
+  } else {
+    end_ = begin_;
+    for (int64_t i = range.begin; i < last; ++i) {
+      const trace::StepMarker& marker = markers[static_cast<size_t>(i)];
+      end_ = std::max(end_, marker.start_ns + marker.duration_ns);
+    }
+  }
+  for (int64_t i = range.begin; i < last; ++i) {
+    step_starts_.push_back(markers[static_cast<size_t>(i)].start_ns);
+  }
+  figures_.kernels_by_step.resize(step_starts_.size());
+  step_last_end_.resize(step_starts_.size(), kMin);
+  figures_.window_start_ns = begin_;
+  figures_.window_end_ns = end_;
+  return absl::OkStatus();
+}
+
+// The span of all device activity, else of all host activity.
+void Computation::WindowWithoutMarkers() {
+  int64_t start = kMax;
+  int64_t end = kMin;
+  const auto extend = [&](int64_t from, int64_t duration) {
+    start = std::min(start, from);
+    end = std::max(end, from + duration);
+  };
+  for (const trace::KernelRecord& kernel : trace_.kernels) {
+    if (kernel.start_ns > 0) extend(kernel.start_ns, kernel.duration_ns);
+  }
+  if (end < start) {
+    for (const trace::OpRecord& op : trace_.ops) extend(op.start_ns, op.duration_ns);
+    for (const trace::RuntimeCall& call : trace_.calls) extend(call.start_ns, call.duration_ns);
+    for (const trace::Annotation& annotation : trace_.annotations) {
+      if (!annotation.on_gpu) extend(annotation.start_ns, annotation.duration_ns);
+    }
+  }
+  if (end >= start) {
+    figures_.window_start_ns = start;
+    figures_.window_end_ns = end;
+  }
+}
+
+void Computation::AddCalls() {
+  call_kinds_.resize(trace_.names.size(), CallKind::kOther);
+  std::vector<bool> known(trace_.names.size());
+  launch_category_.resize(trace_.calls.size(), kNoKernel);
+  call_by_correlation_.reserve(trace_.calls.size());
+  for (size_t i = 0; i < trace_.calls.size(); ++i) {
+    const trace::RuntimeCall& call = trace_.calls[i];
+    if (!known[call.name]) {
+      known[call.name] = true;
+      call_kinds_[call.name] = KindOfCall(trace_.Name(call.name));
+    }
+    const CallKind kind = call_kinds_[call.name];
+    const bool launch = kind == CallKind::kLaunch || kind == CallKind::kGraphLaunch;
+    if (call.correlation >= 0) {
+      const auto [it, inserted] = call_by_correlation_.emplace(call.correlation, i);
+      if (!inserted && launch) it->second = i;
+    }
+    if (launch) ++figures_.completeness.launches_in_trace;
+    if (!Inside(call.start_ns)) continue;
+    if (launch) ++figures_.launches;
+    if (kind == CallKind::kGraphLaunch) ++figures_.graph_launches;
+    if (kind == CallKind::kDeviceAlloc) ++figures_.device_allocs;
+    if (kind == CallKind::kSynchronize) figures_.host_wait_ns += call.duration_ns;
+  }
+  figures_.completeness.launches = figures_.launches;
+}
+
+const Computation::NameClass& Computation::ClassOf(trace::NameId name) {
+  const auto [it, inserted] = classes_.emplace(name, NameClass{});
+  if (inserted) {
+    const KernelClass kernel_class = ClassifyKernel(trace_.Name(name));
+    const auto found =
+        std::find(category_names_.begin(), category_names_.end(), kernel_class.category);
+    it->second.category = static_cast<uint32_t>(found - category_names_.begin());
+    it->second.tensorcore = kernel_class.tensorcore;
+    if (found == category_names_.end()) {
+      category_names_.push_back(kernel_class.category);
+      category_time_.push_back(0);
+    }
+  }
+  return it->second;
+}
+
+void Computation::AddKernels() {
+  figures_.completeness.kernels_in_trace = static_cast<int64_t>(trace_.kernels.size());
+  for (const trace::KernelRecord& kernel : trace_.kernels) AddKernel(kernel);
+  for (size_t i = 0; i < trace_.calls.size(); ++i) {
+    const trace::RuntimeCall& call = trace_.calls[i];
+    const CallKind kind = call_kinds_[call.name];
+    if ((kind == CallKind::kLaunch || kind == CallKind::kGraphLaunch) && Inside(call.start_ns) &&
+        launch_category_[i] == kNoKernel) {
+      ++figures_.completeness.launches_without_kernel;
+    }
+  }
+}
+
+void Computation::AddKernel(const trace::KernelRecord& kernel) {
+  Completeness& completeness = figures_.completeness;
+  const NameClass& name_class = ClassOf(kernel.name);
+  const auto found = kernel.correlation >= 0 ? call_by_correlation_.find(kernel.correlation)
+                                             : call_by_correlation_.end();
+  const bool launched = found != call_by_correlation_.end();
+  if (launched) {
+    int& category = launch_category_[found->second];
+    const int own = static_cast<int>(name_class.category);
+    category = category == kNoKernel || category == own ? own : kMixed;
+  }
+  if (kernel.start_ns <= 0) {
+    ++completeness.untimed_kernels;
+    return;
+  }
+  const int64_t time = launched ? trace_.calls[found->second].start_ns : kernel.start_ns;
+  if (!Inside(time)) return;
+  ++completeness.kernels;
+  ++(launched ? completeness.by_launch : completeness.by_time);
+  if (kernel.duration_ns == 0) ++completeness.zero_duration_kernels;
+  if (launched && call_kinds_[trace_.calls[found->second].name] == CallKind::kGraphLaunch) {
+    ++completeness.graph_kernels;
+  }
+  const int64_t end = kernel.start_ns + kernel.duration_ns;
+  if (!step_starts_.empty()) {
+    const auto after = std::upper_bound(step_starts_.begin(), step_starts_.end(), time);
+    const size_t step = static_cast<size_t>(after - step_starts_.begin()) - 1;
+    if (launched) ++figures_.kernels_by_step[step];
+    step_last_end_[step] = std::max(step_last_end_[step], end);
+  }
+  figures_.sum_ns += kernel.duration_ns;
+  if (name_class.tensorcore) figures_.tensor_ns += kernel.duration_ns;
+  category_time_[name_class.category] += kernel.duration_ns;
+  PhaseTotals& phase = Phase(time);
+  phase.gpu_ns += kernel.duration_ns;
+  ++phase.kernel_count;
+  for (KernelTotals* totals : {&kernels_[kernel.name], &phase.kernels[kernel.name]}) {
+    totals->time_ns += kernel.duration_ns;
+    ++totals->count;
+  }
+  device_streams_[kernel.device].insert(kernel.stream);
+  device_intervals_[kernel.device].push_back(
+      {kernel.start_ns, end, kernel.name, name_class.category});
+}
+
+void Computation::SweepDevices() {
+  std::vector<int64_t> category_exclusive(category_names_.size());
+  for (auto& [device, intervals] : device_intervals_) {
+    const SweepResult swept =
+        SweepIntervals(intervals, trace_.names.size(), category_names_.size());
+    DeviceFigures figures;
+    figures.device = device;
+    figures.busy_ns = swept.union_ns;
+    figures.kernel_count = static_cast<int64_t>(intervals.size());
+    figures.stream_count = static_cast<int64_t>(device_streams_[device].size());
+    for (const Interval& interval : intervals)
+      figures.sum_ns += interval.end_ns - interval.start_ns;
+    figures_.devices.push_back(figures);
+    figures_.busy_ns += swept.union_ns;
+    for (KernelTotals& totals : kernels_.rows()) {
+      totals.exclusive_ns += swept.name_exclusive_ns[totals.name];
+    }
+    for (size_t i = 0; i < category_exclusive.size(); ++i) {
+      category_exclusive[i] += swept.category_exclusive_ns[i];
+    }
+  }
+  const int64_t devices = std::max<int64_t>(1, static_cast<int64_t>(figures_.devices.size()));
+  figures_.busy_ns /= devices;
+  for (size_t i = 0; i < category_names_.size(); ++i) {
+    figures_.categories.push_back(
+        {category_names_[i], category_time_[i], category_exclusive[i] / devices, 0});
+  }
+  for (KernelTotals& totals : kernels_.rows()) totals.exclusive_ns /= devices;
+  const auto longest = [](const KernelTotals& a, const KernelTotals& b) {
+    return a.time_ns != b.time_ns ? a.time_ns > b.time_ns : a.name < b.name;
+  };
+  std::sort(kernels_.rows().begin(), kernels_.rows().end(), longest);
+  figures_.kernels = std::move(kernels_.rows());
+}
+
+void Computation::AddCopies() {
+  for (const trace::CopyRecord& copy : trace_.copies) {
+    if (copy.start_ns <= 0) continue;
+    const auto found = copy.correlation >= 0 ? call_by_correlation_.find(copy.correlation)
+                                             : call_by_correlation_.end();
+    const int64_t time =
+        found != call_by_correlation_.end() ? trace_.calls[found->second].start_ns : copy.start_ns;
+    if (!Inside(time)) continue;
+    figures_.copy_ns += copy.duration_ns;
+    ++figures_.copy_count;
+  }
+}
+
+void Computation::AddOps() {
+  std::vector<std::vector<trace::OpRecord>> by_thread(trace_.threads.size());
+  for (const trace::OpRecord& op : trace_.ops) {
+    if (Inside(op.start_ns)) by_thread[op.thread].push_back(op);
+  }
+  struct Place {
+    PhaseTotals* phase;
+    trace::NameId name;
+  };
+  for (std::vector<trace::OpRecord>& ops : by_thread) {
+    VisitNestedOps(
+        ops,
+        [&](const trace::OpRecord& op) {
+          PhaseTotals& phase = Phase(op.start_ns);
+          ++phase.op_count;
+          for (OpTotals* totals : {&ops_[op.name], &phase.ops[op.name]}) {
+            totals->time_ns += op.duration_ns;
+            totals->self_ns += op.duration_ns;
+            ++totals->count;
+          }
+          return Place{&phase, op.name};
+        },
+        [&](const Place& around, int64_t covered_ns) {
+          ops_[around.name].self_ns -= covered_ns;
+          around.phase->ops[around.name].self_ns -= covered_ns;
+        });
+    ops = {};
+  }
+  const auto longest = [](const OpTotals& a, const OpTotals& b) {
+    return a.self_ns != b.self_ns ? a.self_ns > b.self_ns : a.name < b.name;
+  };
+  for (const OpTotals& totals : ops_.rows()) {
+    figures_.op_count += totals.count;
+    figures_.op_time_ns += totals.time_ns;
+    figures_.op_self_ns += totals.self_ns;
+  }
+  std::sort(ops_.rows().begin(), ops_.rows().end(), longest);
+  figures_.ops = std::move(ops_.rows());
+}
+
+void Computation::FindGpuPeriod() {
+  if (figures_.steps < 2) return;
+  size_t first = step_last_end_.size();
+  size_t last = 0;
+  int64_t end = kMin;
+  for (size_t i = 0; i < step_last_end_.size(); ++i) {
+    if (step_last_end_[i] == kMin) continue;
+    if (first == step_last_end_.size()) first = i;
+    last = i;
+    end = std::max(end, step_last_end_[i]);
+  }
+  // Only where the GPU is clearly behind: a step's tail that reaches a little into the next one is
+  // no backlog, and over few steps its jitter would pass for one.
+  const int64_t period = (end_ - begin_) / figures_.steps;
+  if (first >= last || end - end_ < period / 10) return;
+  figures_.gpu_period_ns =
+      (step_last_end_[last] - step_last_end_[first]) / static_cast<int64_t>(last - first);
+}
+
+void Computation::CollectCategories() {
+  for (size_t i = 0; i < trace_.calls.size(); ++i) {
+    const int category = launch_category_[i];
+    if (category >= 0 && Inside(trace_.calls[i].start_ns) &&
+        static_cast<size_t>(category) < figures_.categories.size()) {
+      ++figures_.categories[static_cast<size_t>(category)].launches;
+    }
+  }
+  auto& categories = figures_.categories;
+  categories.erase(std::remove_if(categories.begin(), categories.end(),
+                                  [](const CategoryTotals& c) { return c.time_ns <= 0; }),
+                   categories.end());
+  std::stable_sort(
+      categories.begin(), categories.end(),
+      [](const CategoryTotals& a, const CategoryTotals& b) { return a.time_ns > b.time_ns; });
+}
+
+void Computation::CollectPhases() {
+  const std::vector<PhaseMap::Wall> walls = phases_.WallBetween(begin_, end_);
+  for (size_t i = 0; i < phase_totals_.size(); ++i) {
+    PhaseTotals& totals = phase_totals_[i];
+    PhaseFigures figures;
+    const bool unphased = i + 1 == phase_totals_.size();
+    figures.name = unphased ? "unphased" : phases_.names()[i];
+    if (!unphased) {
+      figures.wall_ns = walls[i].time_ns;
+      figures.spans = walls[i].spans;
+      if (figures.name == "dataload" && figures.spans > 0) figures_.dataload_ns = figures.wall_ns;
+    }
+    figures.gpu_ns = totals.gpu_ns;
+    figures.kernel_count = totals.kernel_count;
+    figures.op_count = totals.op_count;
+    if (figures.spans == 0 && figures.kernel_count == 0 && figures.op_count == 0) continue;
+    figures.kernels = std::move(totals.kernels.rows());
+    figures.ops = std::move(totals.ops.rows());
+    std::sort(figures.kernels.begin(), figures.kernels.end(),
+              [](const KernelTotals& a, const KernelTotals& b) {
+                return a.time_ns != b.time_ns ? a.time_ns > b.time_ns : a.name < b.name;
+              });
+    std::sort(figures.ops.begin(), figures.ops.end(), [](const OpTotals& a, const OpTotals& b) {
+      return a.self_ns != b.self_ns ? a.self_ns > b.self_ns : a.name < b.name;
+    });
+    figures_.phases.push_back(std::move(figures));
+  }
+  std::stable_sort(figures_.phases.begin(), figures_.phases.end(),
+                   [](const PhaseFigures& a, const PhaseFigures& b) {
+                     return PhaseOrder(a.name) < PhaseOrder(b.name);
+                   });
+}
+
+}  // namespace
+
+absl::StatusOr<WindowRange> ParseWindowRange(absl::string_view text) {
+  const size_t colon = text.find(':');
+  const auto fail = [&] {
+    return MakeError(reason::kArgumentInvalid, absl::StrCat("\"", text, "\" is no window"),
+                     {"write A:B, step markers A to B - 1 counted from 0, such as 2:8 or 1:"});
+  };
+  if (colon == absl::string_view::npos) return fail();
+  WindowRange range;
+  const absl::string_view begin = text.substr(0, colon);
+  const absl::string_view end = text.substr(colon + 1);
+  int64_t value = 0;
+  if (!begin.empty()) {
+    if (!absl::SimpleAtoi(begin, &range.begin) || range.begin < 0) return fail();
+  }
+  if (!end.empty()) {
+    if (!absl::SimpleAtoi(end, &value) || value <= range.begin) return fail();
+    range.end = value;
+  }
+  return range;
+}
+
+absl::StatusOr<TraceFigures> ComputeFigures(const RecordedTrace& trace,
+                                            const FigureOptions& options) {
+  return Computation(trace, options).Run();
+}
+
+}  // namespace libreyolo::analysis
