@@ -2,14 +2,12 @@
 
 #include <malloc.h>
 
-#include <climits>
-
 namespace libreyolo::worker {
 
 void KeepFreedHostMemory() {
-  // 32 MiB is the most that glibc takes for the first.
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  mallopt(M_MMAP_MAX, 0);         // large blocks come from the heap too
+  mallopt(M_TRIM_THRESHOLD, -1);  // and the heap never shrinks
+  mallopt(M_TOP_PAD, 64 << 20);   // it grows in few steps
 }
 
 }  // namespace libreyolo::worker

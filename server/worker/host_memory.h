@@ -3,9 +3,11 @@
 
 namespace libreyolo::worker {
 
-// Keeps freed memory in the process, so that the next step's tensors do not fault their pages in again: a pass of the
-// smallest model at 640 x 640 otherwise takes 25 MB of fresh pages. Blocks above 32 MiB still come from and return to the
-// system. Call once in main, before other threads exist. Costs resident memory up to the peak of live tensors.
+// Keeps freed memory in the process. By default glibc maps each large tensor anew and gives it back
+// when it is freed, so that every layer of every step pays for page faults: 25 MB of fresh pages in
+// a pass of the smallest model at 640 x 640, about a tenth of its time, which says nothing about
+// the model. Call once in main, before other threads exist. Costs resident memory up to the peak of
+// live tensors.
 void KeepFreedHostMemory();
 
 }  // namespace libreyolo::worker

@@ -1,6 +1,5 @@
 // libreyolo-worker: measures one trial of one job. libreyolod starts it with its orders on
 // descriptor 3; there is nothing for people to call.
-#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,8 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <memory>
+#include <utility>
+
+#include "common/base/log.h"
 #include "common/base/unique_fd.h"
 #include "common/base/version.h"
+#include "server/log/log_spdlog.h"
+#include "server/worker/host_memory.h"
 #include "server/worker/worker.h"
 #include "server/worker_link/worker_channel.h"
 
@@ -20,22 +25,13 @@ bool HasLink() {
   return fstat(libreyolo::worker_link::kWorkerLinkFd, &info) == 0 && S_ISSOCK(info.st_mode);
 }
 
-// Keeps freed memory. By default glibc maps each large tensor anew and gives it back when it is
-// freed, so that every layer of every iteration pays for page faults: a tenth of the forward pass
-// of YOLO9-t, which says nothing about the model. One job later the process is gone anyway.
-void KeepMemory() {
-  mallopt(M_MMAP_MAX, 0);
-  mallopt(M_TRIM_THRESHOLD, -1);
-  mallopt(M_TOP_PAD, 64 << 20);
-}
-
 void Prepare() {
   // A daemon killed with -9 takes its workers along, even one that is stuck in a kernel call.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // A broken link and a file-size limit come back as errors, where they can be reported.
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
-  KeepMemory();
+  libreyolo::worker::KeepFreedHostMemory();
 }
 
 }  // namespace
@@ -54,6 +50,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   Prepare();
+  // Standard error is the job's log file. A worker that cannot log still measures.
+  const auto log = libreyolo::MakeSpdlogSink("", libreyolo::LogLevel::kInfo);
+  if (log.ok()) libreyolo::SetLogSink(log->get());
   const int code =
       libreyolo::worker::RunWorker(libreyolo::UniqueFd(libreyolo::worker_link::kWorkerLinkFd));
   fflush(nullptr);
