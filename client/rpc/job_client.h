@@ -1,0 +1,42 @@
+// Submits a job and follows it to its end, over lost connections and Ctrl-C.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/rpc/channel.h"
+#include "libreyolo/profile/v1/job.pb.h"
+
+namespace libreyolo::client {
+
+// A random id for CreateJob: a request that is repeated after a lost connection gives the same job.
+std::string NewRequestId();
+
+absl::StatusOr<profile::v1::Job> CreateJob(const Server& server, const profile::v1::JobSpec& spec,
+                                           const std::string& request_id);
+
+struct FollowOptions {
+  // Called for every event, on the calling thread.
+  std::function<void(const profile::v1::Job& job)> on_event;
+  // Called once when the connection is lost and once when it is back, with a text for people.
+  std::function<void(const std::string& text)> on_note;
+  // Ctrl-C asks the server to cancel and goes on following; a second one leaves at once. False for `jobs watch`, where
+  // Ctrl-C just leaves.
+  bool cancel_on_interrupt = true;
+};
+
+enum class FollowEnd { kTerminal, kInterrupted };
+
+struct FollowResult {
+  profile::v1::Job job;  // the last that was seen
+  FollowEnd end = FollowEnd::kTerminal;
+  bool interrupted = false;  // Ctrl-C was pressed at all: exit 130
+};
+
+// Returns once the job is terminal. The connection is tried again for 60 s with growing pauses, then
+// SERVER_UNREACHABLE with the job's id.
+absl::StatusOr<FollowResult> FollowJob(const Server& server, const std::string& job_id,
+                                       const FollowOptions& options);
+
+}  // namespace libreyolo::client
