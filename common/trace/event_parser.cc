@@ -143,7 +143,7 @@ bool ParseMicroseconds(absl::string_view token, int64_t& nanoseconds) {
   const size_t first_digit = i;
   uint64_t value = 0;
   for (; i < token.size() && token[i] >= '0' && token[i] <= '9'; ++i) {
-    if (value > 9'200'000'000'000'000ull) return false;  // nanoseconds would not fit
+    if (value > 9'200'000'000'000'000ull) break;  // nanoseconds would not fit
     value = value * 10 + static_cast<uint64_t>(token[i] - '0');
   }
   if (i == first_digit || value > 9'200'000'000'000'000ull) {

@@ -301,12 +301,13 @@ absl::Status Reader::AddHeader(const std::string& key, absl::string_view value) 
   return absl::OkStatus();
 }
 
-// Parses `block`, a prefix of the buffer's text that ends at a guessed cut; mends its text or
-// shortens it to the exact cut when that is needed.
+// Parses `block`, a prefix of the buffer's text that ends at a guessed cut; mends its text where
+// that is needed. Where the guess was wrong the block is shortened to the exact cut, or becomes
+// empty when no event ends in it.
 absl::StatusOr<BlockResult> Reader::ParseBlock(absl::string_view& block) {
   char* const text = buffer_.mutable_text();
   bool cleaned = false;
-  bool exact = false;
+  bool exact = block.size() == buffer_.text().size() && buffer_.at_end();
   while (true) {
     BlockResult result = parser_.Parse(text, block.size(), lists_);
     if (result.outcome == BlockResult::Outcome::kBadText && !cleaned) {
@@ -314,17 +315,18 @@ absl::StatusOr<BlockResult> Reader::ParseBlock(absl::string_view& block) {
       lists_.counts.replaced_bytes += CleanText(text, block.size());
       continue;
     }
-    const bool whole_rest = block.size() == buffer_.text().size() && buffer_.at_end();
-    if (result.outcome != BlockResult::Outcome::kFault || exact || whole_rest) return result;
+    if (result.outcome != BlockResult::Outcome::kFault || exact) return result;
     const size_t cut = ExactCut(block);
-    if (cut == 0 || cut == block.size()) return result;
-    exact = true;
+    if (cut == block.size()) return result;
     block = block.substr(0, cut);
+    if (block.empty()) return result;
+    exact = true;
   }
 }
 
 absl::Status Reader::ReadEvents() {
-  size_t wanted = static_cast<size_t>(std::max<int64_t>(limits_.block_bytes, 64));
+  const size_t block_bytes = static_cast<size_t>(std::max<int64_t>(limits_.block_bytes, 64));
+  size_t wanted = block_bytes;
   while (true) {
     LY_ASSIGN_OR_RETURN(const char next, Next());
     if (next == ']' && !buffer_.text().empty()) {
@@ -338,18 +340,25 @@ absl::Status Reader::ReadEvents() {
     if (!buffer_.at_end() || block.size() > 2 * wanted) {
       block = block.substr(0, std::min(wanted, block.size()));
       block = block.substr(0, GuessCut(block));
-      if (block.empty()) {  // one event is larger than the block
-        if (static_cast<int64_t>(wanted) > limits_.max_value_bytes) {
-          return MakeError(reason::kTraceTooLarge,
-                           absl::StrCat("one event is larger than ", limits_.max_value_bytes,
-                                        " bytes, at byte ", buffer_.offset()));
-        }
-        wanted *= 2;
-        continue;
-      }
     }
     const int64_t offset = buffer_.offset();
-    LY_ASSIGN_OR_RETURN(const BlockResult result, ParseBlock(block));
+    BlockResult result;
+    if (!block.empty()) {
+      LY_ASSIGN_OR_RETURN(result, ParseBlock(block));
+    }
+    if (block.empty()) {  // no event ends in it: one is larger than the block, or is damaged
+      if (static_cast<int64_t>(wanted) > limits_.max_value_bytes) {
+        if (result.outcome == BlockResult::Outcome::kFault) {
+          return Unparsable(result.message, offset + static_cast<int64_t>(result.offset));
+        }
+        return MakeError(reason::kTraceTooLarge,
+                         absl::StrCat("one event is larger than ", limits_.max_value_bytes,
+                                      " bytes, at byte ", buffer_.offset()));
+      }
+      wanted *= 2;
+      continue;
+    }
+    wanted = block_bytes;
     if (lists_.counts.events > limits_.max_events) {
       return MakeError(reason::kTraceTooLarge,
                        absl::StrCat("more than ", limits_.max_events, " events"));

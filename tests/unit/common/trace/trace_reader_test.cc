@@ -1,0 +1,274 @@
+#include "common/trace/trace_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "tests/support/fixtures.h"
+#include "tests/support/status_matchers.h"
+
+namespace libreyolo::trace {
+namespace {
+
+using ::libreyolo::testing::FailsWith;
+using ::testing::HasSubstr;
+
+std::string Event(absl::string_view category, absl::string_view name, double ts, double dur,
+                  absl::string_view more = "") {
+  return absl::StrCat(R"({"ph":"X","cat":")", category, R"(","name":")", name,
+                      R"(","pid":1,"tid":2,"ts":)", ts, R"(,"dur":)", dur, more, "}");
+}
+
+std::string Trace(const std::vector<std::string>& events, absl::string_view header = "") {
+  return absl::StrCat("{", header, "\"traceEvents\":[\n", absl::StrJoin(events, ",\n"), "\n]}\n");
+}
+
+std::string Gzip(const std::string& text) {
+  z_stream stream{};
+  deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+  std::string out(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string Zstd(const std::string& text) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
+  return out;
+}
+
+// Events of all kinds, with arguments that try to look like an event's end.
+std::string BusyTrace(int count) {
+  std::vector<std::string> events;
+  for (int i = 0; i < count; ++i) {
+    events.push_back(
+        Event("cpu_op", absl::StrCat("aten::op", i % 7), i, 0.5,
+              R"(,"args":{"Input Dims":[[1,2],{"x":1},{"y":[{},{}]}],"s":"},{\"ph\""})"));
+    events.push_back(
+        Event("kernel", "k},{", i, 0.25,
+              absl::StrCat(R"(,"args":{"device":0,"stream":7,"correlation":)", i, "}")));
+    events.push_back(R"({"ph":"s","id":1,"cat":"ac2g","name":"ac2g","pid":1,"tid":2,"ts":1})");
+  }
+  return Trace(events, R"("schemaVersion":1,"nested":[{"a":"]"},{"b":2}],)");
+}
+
+TEST(TraceReaderTest, ReadsEveryKindOfRecord) {
+  const std::string text = Trace(
+      {Event("user_annotation", "ProfilerStep#5", 10, 100),
+       Event("user_annotation", "step/forward", 11, 50),
+       Event("cpu_op", "aten::add", 12.345, 5.001),
+       Event("cuda_runtime", "cudaLaunchKernel", 13, 1, R"(,"args":{"correlation":77})"),
+       Event("kernel", "k", 20, 3,
+             R"(,"args":{"device":1,"stream":9,"correlation":77,"graph node id":4})"),
+       Event("gpu_memcpy", "Memcpy HtoD", 21, 2, R"(,"args":{"device":1,"stream":9})"),
+       Event("gpu_memset", "Memset", 22, 2), Event("gpu_user_annotation", "ProfilerStep#5", 20, 9),
+       R"({"ph":"M","name":"thread_name","pid":1,"tid":2,"ts":0,"args":{"name":"main"}})",
+       R"({"ph":"i","name":"x","ts":1,"s":"g","pid":1,"tid":1})"},
+      R"("deviceProperties":[{"id":0,"name":"GPU","totalGlobalMem":8,"numSms":3}],)"
+      R"("distributedInfo":{"rank":2,"world_size":8},"ERROR":["broken"],)"
+      R"("libreyolo":{"schema":"libreyolo.trace/v1"},)");
+  ASSERT_OK_AND_ASSIGN(const RecordedTrace trace, ParseTrace(text));
+  ASSERT_EQ(trace.markers.size(), 1u);
+  EXPECT_EQ(trace.markers[0].number, 5);
+  EXPECT_EQ(trace.markers[0].start_ns, 10000);
+  ASSERT_EQ(trace.ops.size(), 1u);
+  EXPECT_EQ(trace.ops[0].start_ns, 12345);
+  EXPECT_EQ(trace.ops[0].duration_ns, 5001);
+  EXPECT_EQ(trace.Name(trace.ops[0].name), "aten::add");
+  EXPECT_EQ(trace.threads[trace.ops[0].thread].name, "main");
+  ASSERT_EQ(trace.calls.size(), 1u);
+  EXPECT_EQ(trace.calls[0].correlation, 77);
+  ASSERT_EQ(trace.kernels.size(), 1u);
+  EXPECT_EQ(trace.kernels[0].device, 1);
+  EXPECT_EQ(trace.kernels[0].stream, 9);
+  EXPECT_EQ(trace.kernels[0].correlation, 77);
+  EXPECT_TRUE(trace.kernels[0].in_graph);
+  ASSERT_EQ(trace.copies.size(), 2u);
+  EXPECT_FALSE(trace.copies[0].is_memset);
+  EXPECT_TRUE(trace.copies[1].is_memset);
+  EXPECT_EQ(trace.annotations.size(), 1u);
+  EXPECT_EQ(trace.counts.device_markers, 1);
+  EXPECT_EQ(trace.counts.events, 10);
+  ASSERT_EQ(trace.devices.size(), 1u);
+  EXPECT_EQ(trace.devices[0].sm_count, 3);
+  EXPECT_EQ(trace.rank, 2);
+  EXPECT_THAT(trace.profiler_messages, ::testing::ElementsAre("broken"));
+  EXPECT_NE(trace.libreyolo.Find("schema"), nullptr);
+}
+
+TEST(TraceReaderTest, BlocksOfAnySizeGiveTheSame) {
+  const std::string text = BusyTrace(200);
+  ASSERT_OK_AND_ASSIGN(const RecordedTrace whole, ParseTrace(text));
+  EXPECT_EQ(whole.ops.size(), 200u);
+  EXPECT_EQ(whole.kernels.size(), 200u);
+  for (const int64_t block : {64, 100, 333, 1000, 4096, 20000}) {
+    ReadLimits limits;
+    limits.block_bytes = block;
+    ASSERT_OK_AND_ASSIGN(const RecordedTrace trace, ParseTrace(text, limits));
+    EXPECT_EQ(trace.counts.events, whole.counts.events) << block;
+    ASSERT_EQ(trace.ops.size(), whole.ops.size()) << block;
+    ASSERT_EQ(trace.kernels.size(), whole.kernels.size()) << block;
+    EXPECT_EQ(trace.names, whole.names) << block;
+    for (size_t i = 0; i < trace.ops.size(); ++i) {
+      ASSERT_EQ(trace.ops[i].start_ns, whole.ops[i].start_ns);
+      ASSERT_EQ(trace.kernels[i].correlation, whole.kernels[i].correlation);
+    }
+  }
+}
+
+TEST(TraceReaderTest, UnpacksGzipAndZstd) {
+  const std::string text = BusyTrace(300);
+  for (const std::string& packed :
+       {Gzip(text), Zstd(text), Gzip(text.substr(0, 999)) + Gzip(text.substr(999))}) {
+    ASSERT_OK_AND_ASSIGN(const RecordedTrace trace, ParseTrace(packed));
+    EXPECT_EQ(trace.kernels.size(), 300u);
+    EXPECT_EQ(trace.counts.bytes, static_cast<int64_t>(text.size()));
+    EXPECT_THAT(ParseTrace(packed.substr(0, packed.size() - 9)),
+                FailsWith(reason::kTraceUnparsable));
+  }
+}
+
+TEST(TraceReaderTest, ReadsABareArrayOf2021) {
+  ASSERT_OK_AND_ASSIGN(
+      const RecordedTrace trace,
+      ParseTrace(
+          R"([{"ph":"X","cat":"Operator","name":"ProfilerStep#7","pid":5,"tid":"99","ts":1,"dur":9},
+{"ph":"X","cat":"Operator","name":"aten::mm","pid":5,"tid":99,"ts":2,"dur":3},
+{"ph":"X","cat":"Runtime","name":"cudaLaunchKernel","pid":5,"tid":"99","ts":3,"dur":1,"args":{"correlation":8}},
+{"ph":"X","cat":"Kernel","name":"gemm","pid":0,"tid":"stream 7","ts":4,"dur":2,"args":{"correlation":8}},
+{"ph":"X","cat":"Memcpy","name":"Memcpy","pid":0,"tid":"stream 7","ts":4,"dur":2,"args":{"stream":7}}])"));
+  EXPECT_EQ(trace.markers.size(), 1u);
+  EXPECT_EQ(trace.ops.size(), 1u);
+  EXPECT_EQ(trace.threads.size(), 1u) << "one thread, written as a number and as text";
+  EXPECT_EQ(trace.kernels[0].stream, 7);
+  EXPECT_EQ(trace.copies.size(), 1u);
+}
+
+TEST(TraceReaderTest, AcceptsMembersInAnyOrderAndForm) {
+  ASSERT_OK_AND_ASSIGN(
+      const RecordedTrace trace,
+      ParseTrace("\xEF\xBB\xBF { \"traceEvents\" : [ {\"args\":{\"correlation\":4,\"device\":2},"
+                 "\"dur\":2,\"name\":\"k\",\"ts\":1,\"tid\":3,\"pid\":2,\"cat\":\"kernel\","
+                 "\"ph\":\"X\"} , ] , \"x\" : null }"));
+  ASSERT_EQ(trace.kernels.size(), 1u);
+  EXPECT_EQ(trace.kernels[0].correlation, 4);
+  EXPECT_EQ(trace.kernels[0].device, 2);
+  EXPECT_TRUE(trace.counts.byte_order_mark);
+}
+
+TEST(TraceReaderTest, MendsTextAndCountsIt) {
+  ASSERT_OK_AND_ASSIGN(const RecordedTrace trace,
+                       ParseTrace(Trace({Event("cpu_op", "line\nbreak", 1, 1),
+                                         Event("cpu_op", "bad \xFF byte", 2, 1)})));
+  EXPECT_EQ(trace.Name(trace.ops[0].name), "line break");
+  EXPECT_EQ(trace.Name(trace.ops[1].name), "bad ? byte");
+  EXPECT_EQ(trace.counts.replaced_bytes, 2);
+}
+
+TEST(TraceReaderTest, CountsTimesThatAreNone) {
+  ASSERT_OK_AND_ASSIGN(const RecordedTrace trace,
+                       ParseTrace(absl::StrReplaceAll(
+                           Trace({Event("cpu_op", "a", 1, 1), Event("cpu_op", "b", 424242, 1),
+                                  Event("cpu_op", "c", 3, 535353), Event("cpu_op", "d", 4, -5)}),
+                           {{"424242", "NaN"}, {"535353", "Infinity"}})));
+  EXPECT_EQ(trace.ops.size(), 2u);
+  EXPECT_EQ(trace.counts.invalid_times, 2);
+  EXPECT_EQ(trace.counts.negative_durations, 1);
+  EXPECT_EQ(trace.ops[1].duration_ns, 0);
+}
+
+TEST(TraceReaderTest, KeepsTheLimits) {
+  const std::string text = BusyTrace(50);
+  ReadLimits few_events;
+  few_events.max_events = 10;
+  EXPECT_THAT(ParseTrace(text, few_events), FailsWith(reason::kTraceTooLarge));
+  ReadLimits few_bytes;
+  few_bytes.max_bytes = 1000;
+  EXPECT_THAT(ParseTrace(text, few_bytes), FailsWith(reason::kTraceTooLarge));
+  EXPECT_THAT(ParseTrace(Gzip(text), few_bytes), FailsWith(reason::kTraceTooLarge));
+  ReadLimits small_values;
+  small_values.max_value_bytes = 1000;
+  const std::string huge =
+      Trace({Event("cpu_op", std::string(5000, 'x'), 1, 1), Event("cpu_op", "y", 2, 1)});
+  ASSERT_OK(ParseTrace(huge).status());
+  small_values.block_bytes = 64;
+  EXPECT_THAT(ParseTrace(huge + std::string(20000, ' '), small_values),
+              FailsWith(reason::kTraceTooLarge));
+}
+
+struct BadCase {
+  const char* name;
+  const char* text;
+  const Reason& reason;
+  const char* message;
+};
+
+class BadTraceTest : public ::testing::TestWithParam<BadCase> {};
+
+TEST_P(BadTraceTest, IsRefusedWithItsPlace) {
+  const auto result = ParseTrace(GetParam().text);
+  ASSERT_THAT(result, FailsWith(GetParam().reason));
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadTraceTest,
+    ::testing::ValuesIn(std::vector<BadCase>{
+        {"Empty", "", reason::kTraceEmpty, "empty"},
+        {"Blank", " \n", reason::kTraceEmpty, "empty"},
+        {"Number", "5", reason::kTraceUnparsable, "at byte 0"},
+        {"Text", "\"x\"", reason::kTraceUnparsable, "at byte 0"},
+        {"EmptyObject", "{}", reason::kTraceEmpty, "no list of events"},
+        {"EmptyList", "[]", reason::kTraceEmpty, "is empty"},
+        {"NoEvents", R"({"traceEvents":[]})", reason::kTraceEmpty, "is empty"},
+        {"NullEvents", R"({"traceEvents":null})", reason::kTraceUnparsable, "at byte 15"},
+        {"CutInList", R"({"traceEvents":[)", reason::kTraceUnparsable, "ends"},
+        {"CutInEvent", R"([{"ph":"X","na)", reason::kTraceUnparsable, "at byte"},
+        {"CutBehindEvent", R"([{"ph":"X"})", reason::kTraceUnparsable, "at byte 11"},
+        {"CutBehindList", R"({"traceEvents":[{"ph":"X"}])", reason::kTraceUnparsable, "ends"},
+        {"EventIsText", R"([{"ph":"X"},"x"])", reason::kTraceUnparsable, "no object at byte 12"},
+        {"TimeIsText", R"([{"ph":"X","cat":"cpu_op","name":"a","ts":"10","dur":5}])",
+         reason::kTraceUnparsable, "no number at byte 1"},
+        {"NoColon", R"([{"ph" "X"}])", reason::kTraceUnparsable, "at byte"},
+        {"GarbageBehind", R"([{"ph":"X","cat":"cpu_op","name":"a","ts":1}]x)",
+         reason::kTraceUnparsable, "behind the trace's end at byte 45"},
+        {"TwoLists", R"({"traceEvents":[{"ph":"X"}],"traceEvents":[]})", reason::kTraceUnparsable,
+         "second list"},
+        {"NothingKnown", R"([{"ph":"X","cat":"mystery","name":"a","ts":1}])", reason::kTraceEmpty,
+         "1 events, but no"},
+        {"OwnMetadataBroken",
+         R"({"traceEvents":[{"ph":"X","cat":"cpu_op","name":"a","ts":1}],"libreyolo":{x}})",
+         reason::kTraceUnparsable, "\"libreyolo\""},
+    }),
+    [](const auto& info) { return info.param.name; });
+
+TEST(TraceReaderTest, SaysWhatIsWrongWithThePath) {
+  EXPECT_THAT(ReadTrace("/no/such/trace.json"), FailsWith(reason::kProfileNotFound));
+  EXPECT_THAT(ReadTrace(LIBREYOLO_SOURCE_DIR), FailsWith(reason::kTraceUnparsable));
+}
+
+TEST(TraceReaderTest, AnErrorDeepInAFileHasItsByte) {
+  std::string text = BusyTrace(3000);
+  const size_t at = text.find("\"cat\":\"kernel", text.size() / 2);
+  text[at + 5] = ';';  // in place of the colon
+  const auto result = ParseTrace(text);
+  ASSERT_THAT(result, FailsWith(reason::kTraceUnparsable));
+  const ErrorDetail detail = GetErrorDetail(result.status());
+  ASSERT_EQ(detail.metadata.size(), 1u);
+  EXPECT_EQ(detail.metadata[0].first, "byte_offset");
+  const int64_t offset = std::stoll(detail.metadata[0].second);
+  EXPECT_NEAR(static_cast<double>(offset), static_cast<double>(at), 300);
+}
+
+}  // namespace
+}  // namespace libreyolo::trace
