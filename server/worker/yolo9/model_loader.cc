@@ -39,6 +39,12 @@ std::string FirstFew(const std::vector<std::string>& items) {
   return text;
 }
 
+std::vector<std::string> PlainNames(int class_count) {
+  std::vector<std::string> names;
+  for (int i = 0; i < class_count; ++i) names.push_back(absl::StrCat("class_", i));
+  return names;
+}
+
 // The size that request, metadata and shapes agree on.
 absl::StatusOr<std::string> DecideSize(const WeightsFile& file, const std::string& requested) {
   if (!requested.empty() && FindVariant(requested) == nullptr) {
@@ -138,8 +144,7 @@ LetterboxPad DecideLetterbox(const WeightsFile& file, std::vector<std::string>& 
 
 std::vector<std::string> DecideNames(const WeightsFile& file, int class_count,
                                      std::vector<std::string>& findings) {
-  std::vector<std::string> names;
-  for (int i = 0; i < class_count; ++i) names.push_back(absl::StrCat("class_", i));
+  std::vector<std::string> names = PlainNames(class_count);
   int64_t outside_count = 0;
   for (const auto& [id, name] : file.metadata().names) {
     if (id >= 0 && id < class_count) {
@@ -155,6 +160,30 @@ std::vector<std::string> DecideNames(const WeightsFile& file, int class_count,
   return names;
 }
 
+bool IsAux(absl::string_view name) {
+  return absl::StartsWith(name, "aux.") || absl::StartsWith(name, "aux_head.");
+}
+
+absl::Status CopyTensor(WeightsFile& file, const PickleTensor& tensor, const at::Tensor& target) {
+  LY_ASSIGN_OR_RETURN(const at::Tensor source, file.checkpoint().MakeTensor(tensor));
+  return worker::CallTorch([&] {
+    const at::NoGradGuard no_grad;
+    target.copy_(source);
+  });
+}
+
+// Copies those tensors of the auxiliary branch that fit. Others keep their fresh values: a branch
+// made for another class count has other shapes.
+absl::Status CopyAuxTensors(WeightsFile& file, Network& network) {
+  for (const NamedTensor& entry : network.tensors()) {
+    if (!IsAux(entry.name)) continue;
+    const PickleTensor* tensor = file.Find(entry.name);
+    if (tensor == nullptr || !entry.tensor.sizes().equals(tensor->sizes)) continue;
+    LY_RETURN_IF_ERROR(CopyTensor(file, *tensor, entry.tensor));
+  }
+  return absl::OkStatus();
+}
+
 // Copies the file's tensors into the network's of the same name. Missing and surplus ones become
 // findings, another shape is an error.
 absl::Status CopyTensors(WeightsFile& file, Network& network, std::vector<std::string>& findings) {
@@ -163,7 +192,7 @@ absl::Status CopyTensors(WeightsFile& file, Network& network, std::vector<std::s
   std::vector<std::string> surplus, misshapen;
   std::vector<std::pair<at::Tensor, const PickleTensor*>> copies;
   for (const auto& [name, tensor] : file.tensors()) {
-    if (absl::StartsWith(name, "aux.") || absl::StartsWith(name, "aux_head.")) continue;
+    if (IsAux(name)) continue;
     const auto it = targets.find(name);
     if (it == targets.end()) {
       surplus.push_back(name);
@@ -185,11 +214,7 @@ absl::Status CopyTensors(WeightsFile& file, Network& network, std::vector<std::s
         {"name weights of the size that --size says"});
   }
   for (const auto& [target, tensor] : copies) {
-    LY_ASSIGN_OR_RETURN(const at::Tensor source, file.checkpoint().MakeTensor(*tensor));
-    LY_RETURN_IF_ERROR(worker::CallTorch([&, target = target] {
-      const at::NoGradGuard no_grad;
-      target.copy_(source);
-    }));
+    LY_RETURN_IF_ERROR(CopyTensor(file, *tensor, target));
   }
   std::vector<std::string> missing;
   for (const NamedTensor& entry : network.tensors()) {
@@ -210,17 +235,14 @@ absl::Status CopyTensors(WeightsFile& file, Network& network, std::vector<std::s
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<LoadedModel> LoadModel(const std::string& path, const std::string& requested_size) {
-  LY_ASSIGN_OR_RETURN(const std::unique_ptr<WeightsFile> file, WeightsFile::Open(path));
+absl::StatusOr<LoadedModel> LoadFrom(WeightsFile& file, const std::string& requested_size) {
   LoadedModel model;
-  LY_ASSIGN_OR_RETURN(model.size, DecideSize(*file, requested_size));
-  LY_ASSIGN_OR_RETURN(model.class_count, DecideClassCount(*file, model.findings));
-  LY_ASSIGN_OR_RETURN(const int tower_width, DecideTowerWidth(*file));
-  model.names = DecideNames(*file, model.class_count, model.findings);
-  model.letterbox = DecideLetterbox(*file, model.findings);
-  const WeightsMetadata& metadata = file->metadata();
+  LY_ASSIGN_OR_RETURN(model.size, DecideSize(file, requested_size));
+  LY_ASSIGN_OR_RETURN(model.class_count, DecideClassCount(file, model.findings));
+  LY_ASSIGN_OR_RETURN(const int tower_width, DecideTowerWidth(file));
+  model.names = DecideNames(file, model.class_count, model.findings);
+  model.letterbox = DecideLetterbox(file, model.findings);
+  const WeightsMetadata& metadata = file.metadata();
   if (metadata.input_height.value_or(0) > 0 && metadata.input_width.value_or(0) > 0 &&
       *metadata.input_height <= INT32_MAX && *metadata.input_width <= INT32_MAX) {
     model.input_height = static_cast<int>(*metadata.input_height);
@@ -233,7 +255,40 @@ absl::StatusOr<LoadedModel> LoadModel(const std::string& path, const std::string
   LY_ASSIGN_OR_RETURN(model.network, Network::Make({.size = model.size,
                                                     .class_count = model.class_count,
                                                     .class_tower_width = tower_width}));
-  LY_RETURN_IF_ERROR(CopyTensors(*file, *model.network, model.findings));
+  LY_RETURN_IF_ERROR(CopyTensors(file, *model.network, model.findings));
+  model.parameter_count = model.network->parameter_count();
+  return model;
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedModel> LoadModel(const std::string& path, const std::string& requested_size) {
+  LY_ASSIGN_OR_RETURN(const std::unique_ptr<WeightsFile> file, WeightsFile::Open(path));
+  return LoadFrom(*file, requested_size);
+}
+
+absl::StatusOr<LoadedModel> LoadTrainingModel(const std::string& path,
+                                              const std::string& requested_size,
+                                              const TrainingOptions& options) {
+  std::unique_ptr<WeightsFile> file;
+  LoadedModel model;
+  if (path.empty()) {
+    const int class_count = options.class_count > 0 ? options.class_count : kDefaultClassCount;
+    LY_ASSIGN_OR_RETURN(model, MakeRandomModel(requested_size, class_count, options.seed));
+  } else {
+    LY_ASSIGN_OR_RETURN(file, WeightsFile::Open(path));
+    LY_ASSIGN_OR_RETURN(model, LoadFrom(*file, requested_size));
+  }
+  LY_RETURN_IF_ERROR(worker::CallTorch([&] {
+    if (options.class_count > 0 && options.class_count != model.class_count) {
+      model.network->ReplaceClassCount(options.class_count, options.seed);
+      model.class_count = options.class_count;
+      model.names = PlainNames(options.class_count);
+    }
+    model.network->AttachAux(options.seed + 1);
+    model.network->SetTraining(true);
+  }));
+  if (file != nullptr) LY_RETURN_IF_ERROR(CopyAuxTensors(*file, *model.network));
   model.parameter_count = model.network->parameter_count();
   return model;
 }
@@ -245,7 +300,7 @@ absl::StatusOr<LoadedModel> MakeRandomModel(const std::string& size, int class_c
   model.class_count = class_count;
   LY_ASSIGN_OR_RETURN(
       model.network, Network::Make({.size = model.size, .class_count = class_count, .seed = seed}));
-  for (int i = 0; i < class_count; ++i) model.names.push_back(absl::StrCat("class_", i));
+  model.names = PlainNames(class_count);
   model.parameter_count = model.network->parameter_count();
   return model;
 }

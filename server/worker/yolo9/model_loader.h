@@ -40,4 +40,17 @@ absl::StatusOr<LoadedModel> LoadModel(const std::string& path, const std::string
 absl::StatusOr<LoadedModel> MakeRandomModel(const std::string& size, int class_count = 80,
                                             uint64_t seed = 0);
 
+struct TrainingOptions {
+  int class_count = 0;  // of the dataset; 0 keeps the weights' own
+  uint64_t seed = 0;    // of the layers that are made anew
+};
+
+// The same for training: the network is in training mode, has the dataset's class count (another
+// one than the weights' means fresh final class layers and biases, as Network::ReplaceClassCount
+// says), and has the auxiliary branch, with the weights' own tensors where they fit. `path` ""
+// starts from random weights of `requested_size`.
+absl::StatusOr<LoadedModel> LoadTrainingModel(const std::string& path,
+                                              const std::string& requested_size,
+                                              const TrainingOptions& options);
+
 }  // namespace libreyolo::yolo9

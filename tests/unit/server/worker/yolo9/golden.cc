@@ -1,5 +1,6 @@
 #include "tests/unit/server/worker/yolo9/golden.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
@@ -14,6 +15,13 @@
 
 namespace libreyolo::yolo9::testing {
 namespace {
+
+// With other work on the machine, threads that wait for each other take many times longer.
+class OneThread : public ::testing::Environment {
+ public:
+  void SetUp() override { at::set_num_threads(1); }
+};
+const ::testing::Environment* const kOneThread = ::testing::AddGlobalTestEnvironment(new OneThread);
 
 uint64_t Hash24(uint64_t k, uint64_t i) {
   uint64_t z = (k + 1) * 0x9E3779B97F4A7C15u + (i + 1) * 0xD1342543DE82EF95u;
