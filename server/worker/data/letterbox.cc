@@ -5,15 +5,7 @@
 #include <cstring>
 
 #include "common/base/check.h"
-
-// The loops below are vectorised by the compiler, once for AVX2 machines and once for all others;
-// the loader picks. Sanitizers and clang 14 do not get on with the picking.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define LY_VECTORIZED __attribute__((target_clones("arch=x86-64-v3", "default")))
-#else
-#define LY_VECTORIZED
-#endif
+#include "server/worker/data/vectorize.h"
 
 namespace libreyolo::data {
 namespace {
@@ -104,45 +96,50 @@ struct Letterboxer::State {
   std::vector<int32_t> mixed[2];  // columns mixed, rows not yet: the two source rows in use
   Image canvas;
 
-  // Writes the resized picture at `out`, whose rows are `stride_bytes` apart.
-  void Resize(const Image& image, int width, int height, uint8_t* out, size_t stride_bytes);
-  void Mix(const Image& image, int width, int height, uint8_t* out, size_t stride_bytes);
+  // Writes `part` of the picture resized to width x height at `out`, whose rows are `stride_bytes`
+  // apart.
+  void Resize(const Image& image, int width, int height, const PixelRect& part, uint8_t* out,
+              size_t stride_bytes);
+  void Mix(const Image& image, int width, int height, const PixelRect& part, uint8_t* out,
+           size_t stride_bytes);
 };
 
-void Letterboxer::State::Resize(const Image& image, int width, int height, uint8_t* out,
-                                size_t stride_bytes) {
+void Letterboxer::State::Resize(const Image& image, int width, int height, const PixelRect& part,
+                                uint8_t* out, size_t stride_bytes) {
   const size_t source_stride = static_cast<size_t>(image.width) * 3;
-  const uint8_t* source = image.rgb.data();
   if (width == image.width && height == image.height) {
-    for (int y = 0; y < height; ++y) {
-      std::memcpy(out + y * stride_bytes, source + y * source_stride, source_stride);
+    const uint8_t* source = image.rgb.data() + part.y * source_stride + part.x * 3;
+    for (int y = 0; y < part.height; ++y) {
+      std::memcpy(out + y * stride_bytes, source + y * source_stride,
+                  static_cast<size_t>(part.width) * 3);
     }
   } else if (image.width == int64_t{width} * 2 && image.height == int64_t{height} * 2) {
-    for (int y = 0; y < height; ++y) {
+    const uint8_t* source = image.rgb.data() + 2 * part.y * source_stride + part.x * 6;
+    for (int y = 0; y < part.height; ++y) {
       const uint8_t* upper = source + 2 * y * source_stride;
-      HalveRows(upper, upper + source_stride, width, out + y * stride_bytes);
+      HalveRows(upper, upper + source_stride, part.width, out + y * stride_bytes);
     }
   } else {
-    Mix(image, width, height, out, stride_bytes);
+    Mix(image, width, height, part, out, stride_bytes);
   }
 }
 
-void Letterboxer::State::Mix(const Image& image, int width, int height, uint8_t* out,
-                             size_t stride_bytes) {
+void Letterboxer::State::Mix(const Image& image, int width, int height, const PixelRect& part,
+                             uint8_t* out, size_t stride_bytes) {
   FillTaps(image.width, width, Axis::kColumns, columns);
   FillTaps(image.height, height, Axis::kRows, rows);
-  const int count = width * 3;
+  const int count = part.width * 3;
   for (std::vector<int32_t>& row : mixed) row.resize(static_cast<size_t>(count));
   int held[2] = {-1, -1};  // which source row each of `mixed` holds
-  for (int y = 0; y < height; ++y) {
-    const Tap& tap = rows[static_cast<size_t>(y)];
+  for (int y = 0; y < part.height; ++y) {
+    const Tap& tap = rows[static_cast<size_t>(part.y + y)];
     // Neighbouring rows differ in parity, so that both fit, and an enlarged picture finds its rows
     // again for several output rows.
     for (const int32_t row : {tap.first, tap.second}) {
       const int slot = row & 1;
       if (held[slot] == row) continue;
-      MixColumns(image.rgb.data() + static_cast<size_t>(row) * image.width * 3, columns.data(),
-                 width, mixed[slot].data());
+      MixColumns(image.rgb.data() + static_cast<size_t>(row) * image.width * 3,
+                 columns.data() + part.x, part.width, mixed[slot].data());
       held[slot] = row;
     }
     MixRows(mixed[tap.first & 1].data(), mixed[tap.second & 1].data(), tap.first_weight,
@@ -170,7 +167,16 @@ Letterboxer::~Letterboxer() = default;
 void Letterboxer::Resize(const Image& image, int width, int height, Image& out) {
   LY_CHECK(&image != &out);
   out.Reset(width, height);
-  state_->Resize(image, width, height, out.rgb.data(), static_cast<size_t>(width) * 3);
+  ResizePart(image, width, height, {0, 0, width, height}, out.rgb.data(),
+             static_cast<size_t>(width) * 3);
+}
+
+void Letterboxer::ResizePart(const Image& image, int width, int height, const PixelRect& part,
+                             uint8_t* out, size_t stride_bytes) {
+  LY_CHECK(part.x >= 0 && part.y >= 0 && part.x + part.width <= width &&
+           part.y + part.height <= height);
+  if (part.width <= 0 || part.height <= 0) return;
+  state_->Resize(image, width, height, part, out, stride_bytes);
 }
 
 LetterboxGeometry Letterboxer::LetterboxBytes(const Image& image, int canvas_width,
@@ -185,7 +191,8 @@ LetterboxGeometry Letterboxer::LetterboxBytes(const Image& image, int canvas_wid
   }
   uint8_t* origin = canvas.rgb.data() + static_cast<size_t>(geometry.top) * stride +
                     static_cast<size_t>(geometry.left) * 3;
-  state_->Resize(image, geometry.width, geometry.height, origin, stride);
+  ResizePart(image, geometry.width, geometry.height, {0, 0, geometry.width, geometry.height},
+             origin, stride);
   return geometry;
 }
 

@@ -6,6 +6,7 @@
 //   letterboxer.Letterbox(image, 640, 640, PadMode::kTopLeft, input.data());
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -28,6 +29,14 @@ struct LetterboxGeometry {
   int top = 0;
 };
 
+// A rectangle of whole pixels.
+struct PixelRect {
+  int x = 0;
+  int y = 0;
+  int width = 0;
+  int height = 0;
+};
+
 // All sizes are at least 1. Small pictures are enlarged. Pure.
 LetterboxGeometry ComputeLetterbox(int source_width, int source_height, int canvas_width,
                                    int canvas_height, PadMode pad);
@@ -43,6 +52,11 @@ class Letterboxer {
 
   // `image` resized to width x height. `out` must be another image.
   void Resize(const Image& image, int width, int height, Image& out);
+
+  // Only the `part` of the resized picture, which lies within it, into rows of RGB that are
+  // `stride_bytes` apart: for a mosaic, which shows a piece of each picture.
+  void ResizePart(const Image& image, int width, int height, const PixelRect& part, uint8_t* out,
+                  size_t stride_bytes);
 
   // The picture on its canvas, as bytes; `canvas` must be another image.
   LetterboxGeometry LetterboxBytes(const Image& image, int canvas_width, int canvas_height,

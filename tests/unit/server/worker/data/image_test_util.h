@@ -22,6 +22,18 @@ inline std::string TestImagePath(const std::string& name) {
   return std::string(LIBREYOLO_SOURCE_DIR) + "/tests/data/images/" + name;
 }
 
+// Seeded bytes; tests/data/images/make_resize_cases.py makes the same.
+inline Image NoiseImage(int width, int height, uint32_t seed) {
+  Image image;
+  image.Reset(width, height);
+  uint32_t state = seed;
+  for (uint8_t& value : image.rgb) {
+    state = state * 1664525U + 1013904223U;
+    value = static_cast<uint8_t>(state >> 24);
+  }
+  return image;
+}
+
 // A JSON file that the test cannot do without.
 inline JsonValue ReadJsonOrDie(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path);

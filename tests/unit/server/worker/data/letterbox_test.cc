@@ -90,18 +90,7 @@ TEST_F(LetterboxFixtureTest, ResizeIsTheReferencesToTheByte) {
   }
 }
 
-// Seeded pictures and sizes; resize_crc32.json holds what OpenCV makes of them.
-Image NoiseImage(int width, int height, uint32_t seed) {
-  Image image;
-  image.Reset(width, height);
-  uint32_t state = seed;
-  for (uint8_t& value : image.rgb) {
-    state = state * 1664525U + 1013904223U;
-    value = static_cast<uint8_t>(state >> 24);
-  }
-  return image;
-}
-
+// resize_crc32.json holds what OpenCV makes of seeded pictures.
 TEST(LetterboxTest, ResizeOfNoiseIsOpenCvsToTheByte) {
   const JsonValue cases = ReadJsonOrDie(TestImagePath("resize_crc32.json"));
   ASSERT_TRUE(cases.is_array());
