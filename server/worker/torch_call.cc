@@ -34,7 +34,7 @@ absl::Status CallTorch(absl::FunctionRef<void()> body) {
   } catch (const c10::Error& error) {
     const std::string what = FirstLine(error.what_without_backtrace());
     // The host allocator has no exception type of its own.
-    if (absl::StrContains(what, "not enough memory")) return OutOfMemory(what);
+    if (absl::StrContains(what, "DefaultCPUAllocator")) return OutOfMemory(what);
     return MakeError(reason::kInternal, absl::StrCat("LibTorch: ", what));
   } catch (const std::bad_alloc&) {
     return OutOfMemory("the host allocator gave up");
