@@ -71,14 +71,15 @@ void Project(const Profile& profile, const Removal& removal, double launches, do
   const double there = LaunchesOf(profile);
   const double overhead = profile.host_overhead_ms_per_step.value_or(0);
   const double busy = profile.exact.gpu_busy_ms.value_or(profile.gpu_busy_ms_per_step.value_or(0));
-  if (IsCpuProfile(profile) || there <= 0) {
+  const bool host_bound = profile.gpu_util.value_or(0) < kBusyGpuUtil;
+  if (IsCpuProfile(profile) || (host_bound && there <= 0)) {
     report.mechanism = "no GPU launches in this profile: there is nothing to remove";
     report.removed_launches = 0;
     report.step_projected_exact_ms = step;
     return;
   }
   report.removed_launches = std::min(launches, there);
-  if (profile.gpu_util.value_or(0) < kBusyGpuUtil) {
+  if (host_bound) {
     const double cost_ms = overhead / there;
     const double floor_ms = busy - removal.saved_ms + profile.dataload_ms.value_or(0);
     report.mechanism = absl::StrFormat("host/launch-bound: ~%s fewer launches x ~%.0fus host cost",

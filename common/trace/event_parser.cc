@@ -492,7 +492,7 @@ void EventParser::AddRowName(const RawEvent& event) {
 
 ThreadId EventParser::InternThread(absl::string_view pid, absl::string_view tid) {
   for (const RecentThread& recent : recent_) {
-    if (recent.tid == tid && recent.pid == pid) return recent.id;
+    if (recent.used && recent.tid == tid && recent.pid == pid) return recent.id;
   }
   // 2021 writes the same thread as a number in one event and as text in the next.
   const std::string key = absl::StrCat(Unquoted(pid), "\n", Unquoted(tid));
@@ -501,10 +501,8 @@ ThreadId EventParser::InternThread(absl::string_view pid, absl::string_view tid)
     threads_.push_back({DecodeName(Unquoted(pid)).text, DecodeName(Unquoted(tid)).text,
                         std::string(), std::string()});
   }
-  if (!pid.empty() && !tid.empty()) {
-    recent_[next_recent_] = {std::string(pid), std::string(tid), it->second};
-    next_recent_ = 1 - next_recent_;
-  }
+  recent_[next_recent_] = {std::string(pid), std::string(tid), it->second, true};
+  next_recent_ = 1 - next_recent_;
   return it->second;
 }
 

@@ -86,6 +86,7 @@ class EventParser {
     std::string pid;
     std::string tid;
     ThreadId id = 0;
+    bool used = false;
   };
   RecentThread recent_[2];
   int next_recent_ = 0;
