@@ -179,6 +179,7 @@ struct Profile {
 
   // Ours; absent or empty in profiles of the peer.
   bool ours = false;
+  std::optional<std::string> job;  // the job that made it
   std::vector<std::string> levers;
   std::optional<std::string> bound_stored;  // the word that our CPU verdict replaced
   GpuState gpu = GpuState::kUnknown;

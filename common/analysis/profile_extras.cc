@@ -10,7 +10,7 @@
 namespace libreyolo::analysis {
 namespace {
 
-constexpr const char* kExtraKeys[] = {"writer",       "validity",     "findings",    "levers",
+constexpr const char* kExtraKeys[] = {"writer", "job",      "validity",     "findings",    "levers",
                                       "bound_stored", "gpu",          "exact",       "tracing",
                                       "devices",      "completeness", "peak_rss_mb", "environment",
                                       "weights",      "latencies_ns", "dataload_ns", "trials"};
@@ -138,6 +138,7 @@ void AppendExtras(const Profile& profile, JsonValue& document) {
     document.object().emplace_back(key, std::move(value));
   };
   add("writer", "libreyolod");
+  if (profile.job.has_value()) add("job", *profile.job);
   add("validity", Name(profile.validity));
   add("findings", FindingsToJson(profile.findings));
   add("levers", JsonValue(JsonValue::Array(profile.levers.begin(), profile.levers.end())));
@@ -211,6 +212,9 @@ void ReadWords(const JsonValue& document, Profile& profile) {
     for (const Validity v : {Validity::kValid, Validity::kSuspect, Validity::kInvalid}) {
       if (word->string_value() == Name(v)) profile.validity = v;
     }
+  }
+  if (const JsonValue* word = document.Find("job"); word != nullptr && word->is_string()) {
+    profile.job = word->string_value();
   }
   if (const JsonValue* word = document.Find("gpu"); word != nullptr && word->is_string()) {
     for (const GpuWord& entry : kGpuWords) {

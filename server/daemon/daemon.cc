@@ -1,0 +1,283 @@
+#include "server/daemon/daemon.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "common/rpc/parse_job_spec.h"
+#include "server/daemon/control_loop.h"
+#include "server/daemon/device/device_inventory.h"
+#include "server/daemon/device/device_pool.h"
+#include "server/daemon/jobs/job_inputs.h"
+#include "server/daemon/jobs/job_manager.h"
+#include "server/daemon/jobs/store_steps.h"
+#include "server/daemon/launch/process_launcher.h"
+#include "server/daemon/listen.h"
+#include "server/daemon/service/device_service.h"
+#include "server/daemon/service/job_service.h"
+#include "server/daemon/service/profile_reader.h"
+#include "server/daemon/service/profile_service.h"
+#include "server/daemon/store/blob_store.h"
+#include "server/daemon/store/index.h"
+#include "server/daemon/store/layout.h"
+#include "server/daemon/store/profile_store.h"
+#include "server/daemon/worker_pool.h"
+
+namespace libreyolo::daemon {
+namespace {
+
+namespace v1 = ::libreyolo::profile::v1;
+
+constexpr int64_t kMaxUploadBytes = int64_t{4} << 30;
+constexpr int kMaxMessageBytes = 1 << 20;
+constexpr absl::Duration kIdlePoll = absl::Seconds(1);
+constexpr absl::Duration kCallGrace = absl::Seconds(2);
+
+const char* const kServices[] = {
+    "libreyolo.profile.v1.JobService", "libreyolo.profile.v1.ProfileService",
+    "libreyolo.profile.v1.DeviceService", "libreyolo.profile.v1.ServerService"};
+
+// Everything that lives as long as the daemon, in the order in which it is built; destroyed the
+// other way round.
+class Daemon {
+ public:
+  explicit Daemon(const Config& config)
+      : config_(config),
+        layout_({config.state_dir, config.workspace, config.local}),
+        devices_(MakeNvmlInventory("libnvidia-ml.so.1"), ""),
+        device_pool_(config.lock_dir),
+        blobs_(layout_.BlobDir(), kMaxUploadBytes),
+        profiles_(config.state_dir + "/project_locks"),
+        inputs_(layout_, blobs_, devices_,
+                {config.weights_folders, config.cache_dir, config.hub_base_url,
+                 std::getenv("HF_TOKEN") == nullptr ? "" : std::getenv("HF_TOKEN")}),
+        gate_(config.local, BuildId()),
+        launcher_(config.worker_path, loop_) {}
+
+  absl::Status Start();
+  absl::Status Run();
+
+ private:
+  absl::StatusOr<std::map<std::string, CommittedResult>> RecoverStore();
+  absl::Status StartServer(const std::string& address);
+  void WatchSignals();
+  void OnSignal();
+  void WatchIdleness();
+  void Shutdown();
+  v1::Capabilities FixedCapabilities() const;
+
+  const Config config_;
+  const Layout layout_;
+  UniqueFd state_lock_;
+  ListenAddress address_;
+  SystemClock clock_;
+  ControlLoop loop_;
+  DeviceInventory devices_;
+  DevicePool device_pool_;
+  std::unique_ptr<Index> index_;
+  BlobStore blobs_;
+  ProfileStore profiles_;
+  JobInputs inputs_;
+  CallGate gate_;
+  ProcessLauncher launcher_;
+  std::unique_ptr<StoreSteps> steps_;
+  std::unique_ptr<ProfileReader> reader_;
+  std::unique_ptr<WorkerPool> pool_;
+  std::unique_ptr<JobManager> jobs_;
+  std::unique_ptr<JobService> job_service_;
+  std::unique_ptr<ProfileService> profile_service_;
+  std::unique_ptr<DeviceService> device_service_;
+  std::unique_ptr<ServerService> server_service_;
+  std::unique_ptr<grpc::Server> server_;
+  UniqueFd signals_;
+  int signal_count_ = 0;
+};
+
+absl::StatusOr<std::map<std::string, CommittedResult>> Daemon::RecoverStore() {
+  std::map<std::string, CommittedResult> committed;
+  LY_ASSIGN_OR_RETURN(const std::vector<Index::Project> projects, index_->Projects());
+  for (const Index::Project& project : projects) {
+    const auto folder = layout_.ProjectDir(project.workspace, project.project);
+    if (!folder.ok() || access(folder->c_str(), F_OK) != 0) continue;
+    const auto recovered = profiles_.Recover(*folder);
+    // A project that cannot be repaired now (a full disk, say) keeps its staging for the next
+    // start.
+    if (!recovered.ok()) {
+      LogError("project not recovered",
+               {{"project", project.project}, {"error", recovered.status().message()}});
+      continue;
+    }
+    for (const RecoveredCommit& commit : *recovered) {
+      const std::string trial = commit.names.Trial(commit.names.trial_count - 1);
+      const bool trace =
+          access(absl::StrCat(*folder, "/", trial, "/profile_trace.json").c_str(), F_OK) == 0;
+      committed[commit.job_id] = DescribeResult(project.project, commit.names, trace);
+    }
+    LY_RETURN_IF_ERROR(index_->SetProfiles(project, profiles_.Scan(*folder, project.project)));
+  }
+  return committed;
+}
+
+v1::Capabilities Daemon::FixedCapabilities() const {
+  v1::Capabilities out;
+  out.set_version(Version());
+  out.set_build_id(BuildId());
+  out.set_api_version("v1");
+  out.set_pid(getpid());
+  out.set_local(config_.local);
+  if (config_.local) {
+    out.set_workspace_root(config_.workspace);
+    out.set_log_path(config_.log_path);
+  }
+  out.add_model_families("yolo9");
+  out.add_modes("inference");
+  out.set_worker_available(access(config_.worker_path.c_str(), X_OK) == 0);
+  if (!out.worker_available()) {
+    out.set_worker_unavailable_reason(
+        absl::StrCat("the worker executable is missing: ", config_.worker_path));
+  }
+  out.set_max_upload_bytes(kMaxUploadBytes);
+  out.set_max_trace_bytes(trace::ReadLimits().max_bytes);
+  out.set_max_queued_jobs(JobLimits().max_queued);
+  return out;
+}
+
+absl::Status Daemon::Start() {
+  // Orphans of a worker must come to this process, which waits for them before it frees the device.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  LY_ASSIGN_OR_RETURN(state_lock_, LockFile(config_.state_dir + "/lock",
+                                            absl::StrCat("the store ", config_.state_dir)));
+  LY_ASSIGN_OR_RETURN(address_, ClaimAddress(config_.listen));
+  for (const char* folder : {"/job_logs", "/blobs", "/inputs"}) {
+    LY_RETURN_IF_ERROR(MakeDirectories(config_.state_dir + folder, 0700));
+  }
+  if (!config_.local) LY_RETURN_IF_ERROR(MakeDirectories(config_.workspace));
+  LY_ASSIGN_OR_RETURN(index_, Index::Open(config_.state_dir + "/index.sqlite"));
+  steps_ = std::make_unique<StoreSteps>(layout_, profiles_, *index_, inputs_);
+  reader_ = std::make_unique<ProfileReader>(layout_, blobs_, *index_, trace::ReadLimits());
+  pool_ = std::make_unique<WorkerPool>(2);
+  JobLimits limits;
+  limits.heartbeat = config_.heartbeat;
+  const auto log_path = [this](const std::string& id) { return layout_.JobLog(id); };
+  jobs_ = std::make_unique<JobManager>(
+      JobManager::Deps{loop_, *pool_, clock_, launcher_, device_pool_, *steps_, *index_,
+                       &rpc::ParseJobSpec, log_path,
+                       [this](bool measuring) { pool_->SetQuiet(measuring); }, BuildId()},
+      limits);
+  LY_ASSIGN_OR_RETURN(const auto committed, RecoverStore());
+  LY_RETURN_IF_ERROR(jobs_->Recover(committed));
+
+  job_service_ = std::make_unique<JobService>(
+      JobService::Deps{gate_, loop_, *pool_, *jobs_, inputs_, log_path});
+  profile_service_ = std::make_unique<ProfileService>(
+      ProfileService::Deps{gate_, *pool_, *reader_, layout_, blobs_, *index_});
+  device_service_ =
+      std::make_unique<DeviceService>(DeviceService::Deps{gate_, loop_, *pool_, devices_, *jobs_});
+  server_service_ = std::make_unique<ServerService>(
+      ServerService::Deps{gate_, loop_, *pool_, devices_, *jobs_, FixedCapabilities()});
+  WatchSignals();
+  return StartServer(address_.grpc);
+}
+
+absl::Status Daemon::StartServer(const std::string& address) {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  int port = 0;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(job_service_.get());
+  builder.RegisterService(profile_service_.get());
+  builder.RegisterService(device_service_.get());
+  builder.RegisterService(server_service_.get());
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr || port == 0) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("cannot listen on ", address, ": it is in use or not allowed"));
+  }
+  for (const char* service : kServices)
+    server_->GetHealthCheckService()->SetServingStatus(service, true);
+  const std::string bound = absl::EndsWith(address, ":0")
+                                ? absl::StrCat(address.substr(0, address.size() - 1), port)
+                                : address;
+  LogInfo(
+      "listening",
+      {{"address", bound}, {"build", BuildId()}, {"pid", getpid()}, {"store", config_.state_dir}});
+  return absl::OkStatus();
+}
+
+void Daemon::WatchSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  // main() blocked them before any thread started.
+  signals_ = UniqueFd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  loop_.WatchFd(signals_.get(), [this](uint32_t) { OnSignal(); });
+}
+
+void Daemon::OnSignal() {
+  signalfd_siginfo info;
+  while (read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    if (++signal_count_ == 1) {
+      LogInfo("draining", {{"active_jobs", jobs_->active_count()}});
+      server_->GetHealthCheckService()->SetServingStatus(false);
+      jobs_->Drain([this] { Shutdown(); });
+    } else {
+      jobs_->CancelRunning();
+    }
+  }
+}
+
+void Daemon::WatchIdleness() {
+  loop_.RunAfter(std::min(kIdlePoll, config_.idle_timeout), [this] {
+    if (jobs_->active_count() == 0 && gate_.activity().IdleFor() >= config_.idle_timeout &&
+        !jobs_->draining()) {
+      LogInfo("ending: idle", {});
+      return jobs_->Drain([this] { Shutdown(); });
+    }
+    WatchIdleness();
+  });
+}
+
+void Daemon::Shutdown() {
+  // The lock goes first to nobody: the socket is removed while it is still held.
+  server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kCallGrace));
+  loop_.Stop();
+}
+
+absl::Status Daemon::Run() {
+  if (config_.local) WatchIdleness();
+  loop_.Run();
+  server_.reset();
+  jobs_.reset();
+  pool_.reset();
+  LogInfo("ended", {});
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunDaemon(const Config& config) {
+  LY_RETURN_IF_ERROR(MakeDirectories(config.state_dir, 0700));
+  Daemon daemon(config);
+  LY_RETURN_IF_ERROR(daemon.Start());
+  return daemon.Run();
+}
+
+}  // namespace libreyolo::daemon

@@ -1,0 +1,42 @@
+// Downloads a file over HTTP(S) to a place in the cache, so that a broken connection loses nothing:
+// `<target>.part` is resumed, the digest is checked, and the finished file appears at once. Blocks;
+// any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace libreyolo::daemon {
+
+struct DownloadRequest {
+  std::string url;
+  std::string target;
+  std::string bearer_token;  // sent to the URL's own host only
+  int64_t max_bytes = int64_t{4} << 30;
+  // Pauses before each further attempt.
+  std::vector<absl::Duration> pauses = {absl::Seconds(1), absl::Seconds(2), absl::Seconds(4)};
+};
+
+struct DownloadResult {
+  std::string digest;     // SHA-256 of the file
+  bool verified = false;  // against the digest that the server named; also in `<target>.sha256`
+};
+
+// Total 0 while unknown.
+using DownloadProgress = std::function<void(int64_t done, int64_t total)>;
+
+//   NotFound           the server has no such file (401, 403, 404, 410), or it cannot be reached:
+//   the message says which DIGEST_MISMATCH    what came is not what the server named; it was
+//   removed CANCELLED          `cancelled` turned true; the part stays for the next time
+//   Unavailable        the connection broke in every attempt
+absl::StatusOr<DownloadResult> DownloadFile(const DownloadRequest& request,
+                                            const std::atomic<bool>& cancelled,
+                                            const DownloadProgress& progress);
+
+}  // namespace libreyolo::daemon

@@ -1,0 +1,676 @@
+#include "server/daemon/jobs/job_manager.h"
+
+#include <algorithm>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/check.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/sha256.h"
+#include "common/base/status_macros.h"
+#include "server/daemon/launch/process_launcher.h"
+
+namespace libreyolo::daemon {
+namespace {
+
+namespace v1 = ::libreyolo::profile::v1;
+
+// Event numbers are reserved in blocks, so that progress need not be stored and numbers still grow
+// over a restart.
+constexpr int64_t kSequenceBlock = 1000;
+
+void SetTime(absl::Time time, google::protobuf::Timestamp& out) {
+  const int64_t ns = absl::ToUnixNanos(time);
+  out.set_seconds(ns / 1'000'000'000);
+  out.set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
+}
+
+void FillError(const absl::Status& status, v1::Error& out) {
+  const ErrorDetail detail = GetErrorDetail(status);
+  out.set_code(static_cast<int>(status.code()));
+  out.set_reason(detail.reason);
+  out.set_message(detail.message);
+  for (const std::string& hint : detail.hints) out.add_hints(hint);
+  for (const auto& [key, value] : detail.metadata) (*out.mutable_metadata())[key] = value;
+}
+
+absl::Status NoSuchJob(const std::string& id) {
+  return MakeError(reason::kJobNotFound, absl::StrCat("there is no job \"", id, "\""),
+                   {"libreyolo jobs list shows them"});
+}
+
+// Equal for equal specs; map fields are absent from JobSpec, so serialisation is deterministic
+// enough within one build.
+std::string SpecDigest(const v1::JobSpec& spec) { return Sha256Hex(spec.SerializeAsString()); }
+
+}  // namespace
+
+struct JobManager::Job {
+  JobRecord record;
+  job::JobSpec spec;
+  JobPlace place;
+  int64_t sequence = 0;
+  std::pair<int, std::string> told{-1, ""};  // queue position and reason that watchers know
+
+  std::unique_ptr<DeviceLease> lease;
+  std::unique_ptr<WorkerSession> worker;
+  worker_link::WorkerPlan plan;
+  std::string measurement_json;  // of the current trial, once it finished
+  bool hello = false;
+  bool finished = false;
+
+  int steps_running = 0;  // blocking steps on the executor
+  bool committing = false;
+  bool cancel_requested = false;
+  // Shared with a step on the executor, which may outlive an early end of the job.
+  std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
+  absl::Status error;
+
+  TaskRunner::TimerId heartbeat = 0;
+  TaskRunner::TimerId limit = 0;
+  TaskRunner::TimerId grace = 0;
+
+  const std::string& id() const { return record.job.id(); }
+  JobState state() const { return static_cast<JobState>(record.job.state()); }
+  bool stopping() const { return !error.ok() || cancel_requested; }
+};
+
+JobManager::JobManager(Deps deps, JobLimits limits) : deps_(std::move(deps)), limits_(limits) {}
+
+JobManager::~JobManager() = default;
+
+std::string JobManager::NewJobId() const {
+  // Sorts by time, which keeps lists and history folders in order; the random part makes it
+  // unguessable and unique.
+  std::random_device random;
+  return absl::StrFormat("%s-%08x",
+                         absl::FormatTime("%Y%m%dT%H%M%S", deps_.clock.Wall(), absl::UTCTimeZone()),
+                         random());
+}
+
+JobManager::Job* JobManager::FindActive(const std::string& id) {
+  const auto it = jobs_.find(id);
+  return it == jobs_.end() ? nullptr : it->second.get();
+}
+
+v1::Job JobManager::Snapshot(const Job& job) const { return job.record.job; }
+
+// ---- states and events
+
+int64_t JobManager::NextSequence(Job& job) {
+  ++job.sequence;
+  if (job.sequence >= job.record.sequence_reserved) {
+    job.record.sequence_reserved = job.sequence + kSequenceBlock;
+    Store(job, nullptr);
+  }
+  job.record.job.set_sequence(job.sequence);
+  return job.sequence;
+}
+
+void JobManager::Store(Job& job, const v1::JobEvent* event) {
+  const absl::Status status = deps_.store.Put(job.record, event);
+  // The job goes on: its files are the result, the row is the record. After a crash it would read
+  // as an older state.
+  if (!status.ok()) LogError("job not stored", {{"job", job.id()}, {"error", status.message()}});
+}
+
+void JobManager::Move(Job& job, JobState next) {
+  LY_CHECK(CanMove(job.state(), next))
+      << job.id() << ": " << Name(job.state()) << " to " << Name(next);
+  LogInfo("job state", {{"job", job.id()}, {"from", Name(job.state())}, {"to", Name(next)}});
+  const absl::Time now = deps_.clock.Wall();
+  v1::Job& record = job.record.job;
+  record.set_state(static_cast<v1::JobState>(next));
+  if (next == JobState::kStarting && !record.has_start_time())
+    SetTime(now, *record.mutable_start_time());
+  if (next != JobState::kQueued) {
+    record.clear_queue_position();
+    record.clear_waiting_for();
+  }
+  if (IsTerminal(next)) {
+    SetTime(now, *record.mutable_end_time());
+    record.clear_progress();
+  }
+  v1::JobEvent event;
+  event.set_sequence(NextSequence(job));
+  SetTime(now, *event.mutable_time());
+  *event.mutable_job() = record;
+  event.mutable_job()->clear_spec();
+  Store(job, &event);
+  watchers_.Publish(event);
+}
+
+void JobManager::PublishProgress(Job& job) {
+  v1::JobEvent event;
+  event.set_sequence(NextSequence(job));
+  SetTime(deps_.clock.Wall(), *event.mutable_time());
+  *event.mutable_job() = job.record.job;
+  event.mutable_job()->clear_spec();
+  watchers_.Publish(event);
+}
+
+// ---- requests
+
+absl::Status JobManager::Recover(const std::map<std::string, CommittedResult>& rolled_forward) {
+  LY_ASSIGN_OR_RETURN(std::vector<JobRecord> records, deps_.store.LoadActive());
+  for (JobRecord& record : records) {
+    auto owned = std::make_unique<Job>();
+    Job& job = *owned;
+    job.record = std::move(record);
+    job.sequence = job.record.sequence_reserved;
+    jobs_.emplace(job.id(), std::move(owned));
+    KillLeftoverWorker(job.record.worker_pid, job.record.worker_start_ticks);
+    const auto committed = rolled_forward.find(job.id());
+    if (committed != rolled_forward.end()) {
+      // The commit is the decision; the daemon died before it could write the state down.
+      job.record.job.set_profile(committed->second.profile);
+      job.record.job.set_trace(committed->second.trace);
+      if (job.state() != JobState::kAnalyzing) job.record.job.set_state(v1::JOB_STATE_ANALYZING);
+      Finish(job, JobState::kSucceeded);
+      continue;
+    }
+    if (job.state() != JobState::kQueued) {
+      job.error = MakeError(reason::kDaemonRestarted,
+                            absl::StrCat("libreyolod ended while the job was ", Name(job.state()),
+                                         "; its measurement is lost"),
+                            {"run the command again"});
+      Finish(job, JobState::kFailed);
+      continue;
+    }
+    const absl::StatusOr<job::JobSpec> spec = deps_.parse_spec(job.record.job.spec());
+    if (!spec.ok()) {
+      job.error = spec.status();
+      Finish(job, JobState::kFailed);
+      continue;
+    }
+    job.spec = *spec;
+    job.place = {job.id(), spec->workspace, spec->project};
+    queue_.push_back(job.id());
+  }
+  deps_.runner.Post([this] { StartQueued(); });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Job> JobManager::Submit(const Request& request) {
+  const std::string digest = SpecDigest(request.wire);
+  if (!request.request_id.empty()) {
+    LY_ASSIGN_OR_RETURN(std::optional<JobRecord> known,
+                        deps_.store.FindByRequest(request.principal, request.request_id));
+    if (known.has_value()) {
+      if (known->spec_digest != digest) {
+        return MakeError(
+            reason::kRequestIdReused,
+            absl::StrCat("request id \"", request.request_id, "\" was used for another job"), {},
+            {{"job", known->job.id()}});
+      }
+      return Get(known->job.id());
+    }
+  }
+  if (draining_)
+    return MakeError(reason::kDraining, "libreyolod is shutting down and takes no new jobs");
+  if (static_cast<int>(queue_.size()) >= limits_.max_queued) {
+    return MakeError(reason::kQueueFull,
+                     absl::StrCat("the queue is full: ", queue_.size(), " jobs wait"),
+                     {"try again later", "libreyolo jobs list shows them"});
+  }
+  auto owned = std::make_unique<Job>();
+  Job& job = *owned;
+  v1::Job& record = job.record.job;
+  record.set_id(NewJobId());
+  record.set_state(v1::JOB_STATE_QUEUED);
+  *record.mutable_spec() = request.wire;
+  record.set_principal(request.principal);
+  record.set_trial_count(request.spec.repeat);
+  SetTime(deps_.clock.Wall(), *record.mutable_create_time());
+  job.record.request_id = request.request_id;
+  job.record.spec_digest = digest;
+  job.record.device = request.device;
+  job.spec = request.spec;
+  job.place = {record.id(), request.spec.workspace, request.spec.project};
+
+  job.sequence = 1;
+  job.record.sequence_reserved = kSequenceBlock;
+  record.set_sequence(job.sequence);
+  record.set_queue_position(static_cast<int>(queue_.size()));
+  v1::JobEvent event;
+  event.set_sequence(job.sequence);
+  *event.mutable_time() = record.create_time();
+  *event.mutable_job() = record;
+  event.mutable_job()->clear_spec();
+  // Written ahead: a job that was answered for exists after a crash.
+  LY_RETURN_IF_ERROR(deps_.store.Put(job.record, &event));
+  LogInfo("job queued",
+          {{"job", job.id()}, {"principal", request.principal}, {"device", request.device}});
+  const std::string id = job.id();
+  jobs_.emplace(id, std::move(owned));
+  queue_.push_back(id);
+  StartQueued();
+  return Get(id);
+}
+
+absl::StatusOr<v1::Job> JobManager::Get(const std::string& id) {
+  if (const Job* job = FindActive(id)) return Snapshot(*job);
+  LY_ASSIGN_OR_RETURN(std::optional<JobRecord> record, deps_.store.Find(id));
+  if (!record.has_value()) return NoSuchJob(id);
+  return std::move(record->job);
+}
+
+absl::StatusOr<std::vector<v1::Job>> JobManager::List(const std::string& before_id, int limit,
+                                                      bool active_only, std::string* next) {
+  LY_ASSIGN_OR_RETURN(std::vector<JobRecord> records,
+                      deps_.store.List(before_id, limit + 1, active_only));
+  next->clear();
+  if (static_cast<int>(records.size()) > limit) {
+    records.resize(static_cast<size_t>(limit));
+    *next = records.back().job.id();
+  }
+  std::vector<v1::Job> jobs;
+  for (JobRecord& record : records) {
+    const Job* active = FindActive(record.job.id());
+    jobs.push_back(active != nullptr ? Snapshot(*active) : std::move(record.job));
+  }
+  return jobs;
+}
+
+absl::StatusOr<v1::Job> JobManager::Cancel(const std::string& id) {
+  Job* job = FindActive(id);
+  if (job == nullptr) return Get(id);
+  RequestCancel(*job);
+  return Get(id);
+}
+
+absl::Status JobManager::Delete(const std::string& id) {
+  if (FindActive(id) != nullptr) {
+    return MakeError(reason::kJobNotFinished, absl::StrCat("job ", id, " has not ended"),
+                     {absl::StrCat("libreyolo jobs cancel ", id)});
+  }
+  LY_ASSIGN_OR_RETURN(const std::optional<JobRecord> record, deps_.store.Find(id));
+  if (!record.has_value()) return NoSuchJob(id);
+  return deps_.store.Delete(id);
+}
+
+absl::Status JobManager::Watch(const std::string& id, int64_t after_sequence,
+                               const std::shared_ptr<JobSubscription>& subscription) {
+  LY_ASSIGN_OR_RETURN(v1::Job now, Get(id));
+  LY_ASSIGN_OR_RETURN(const std::vector<v1::JobEvent> events,
+                      deps_.store.Events(id, after_sequence));
+  int64_t last = after_sequence;
+  for (const v1::JobEvent& event : events) {
+    subscription->Push(std::make_shared<const v1::JobEvent>(event));
+    last = event.sequence();
+  }
+  // The state as it is now, unless the last stored event said just that.
+  if (events.empty() || now.sequence() > last) {
+    auto event = std::make_shared<v1::JobEvent>();
+    event->set_sequence(now.sequence());
+    SetTime(deps_.clock.Wall(), *event->mutable_time());
+    now.clear_spec();
+    *event->mutable_job() = std::move(now);
+    subscription->Push(event);
+  }
+  if (FindActive(id) != nullptr) watchers_.Add(id, subscription);
+  return absl::OkStatus();
+}
+
+// ---- the queue
+
+void JobManager::StartQueued() {
+  // Starting a job may end it at once, which starts the next one: not while this loop runs.
+  if (starting_) return;
+  starting_ = true;
+  deps_.runner.CancelTimer(poll_timer_);
+  poll_timer_ = 0;
+  bool waits_for_others = false;
+  std::map<std::string, bool> blocked;  // devices whose first waiting job must stay the first
+  for (size_t i = 0; i < queue_.size() && !draining_;) {
+    Job& job = *FindActive(queue_[i]);
+    if (blocked[job.record.device] || blocked["cpu"] || (job.record.device == "cpu" && i > 0)) {
+      blocked[job.record.device] = true;
+      job.record.job.set_waiting_for(
+          absl::StrCat("its turn: ", i, i == 1 ? " job is" : " jobs are", " ahead"));
+      ++i;
+      continue;
+    }
+    absl::StatusOr<std::unique_ptr<DeviceLease>> lease =
+        deps_.devices.TryAcquire(job.record.device, job.id());
+    if (lease.ok()) {
+      queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(i));
+      Start(job, *std::move(lease));
+      continue;
+    }
+    if (!absl::IsUnavailable(lease.status())) {
+      queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(i));
+      Fail(job, lease.status());
+      continue;
+    }
+    blocked[job.record.device] = true;
+    job.record.job.set_waiting_for(std::string(lease.status().message()));
+    waits_for_others = true;
+    ++i;
+  }
+  starting_ = false;
+  UpdateQueue();
+  // A holder outside this daemon sends no word when it lets go.
+  if (waits_for_others && !draining_) {
+    poll_timer_ = deps_.runner.RunAfter(limits_.device_poll, [this] { StartQueued(); });
+  }
+}
+
+void JobManager::UpdateQueue() {
+  for (size_t i = 0; i < queue_.size(); ++i) {
+    Job& job = *FindActive(queue_[i]);
+    v1::Job& record = job.record.job;
+    const std::pair<int, std::string> standing(static_cast<int>(i), record.waiting_for());
+    if (job.told == standing) continue;
+    job.told = standing;
+    record.set_queue_position(standing.first);
+    PublishProgress(job);
+  }
+}
+
+void JobManager::Start(Job& job, std::unique_ptr<DeviceLease> lease) {
+  job.lease = std::move(lease);
+  job.record.job.clear_progress();
+  Move(job, JobState::kStarting);
+  deps_.on_measuring(true);
+  job.limit = deps_.runner.RunAfter(absl::Seconds(job.spec.time_limit_s), [this, id = job.id()] {
+    if (Job* late = FindActive(id)) {
+      Fail(*late, MakeError(reason::kTimeLimit,
+                            absl::StrCat("the job did not end within its limit of ",
+                                         late->spec.time_limit_s, " s"),
+                            {"measure less: fewer --runs, --steps or --repeat"}));
+    }
+  });
+  ++job.steps_running;
+  deps_.executor.Submit([this, id = job.id(), place = job.place, spec = job.spec,
+                         device = job.record.device, cancelled = job.cancelled] {
+    const auto progress = [this, id](const std::string& stage, int64_t done, int64_t total) {
+      deps_.runner.Post([this, id, stage, done, total] {
+        if (Job* job = FindActive(id)) {
+          job->record.job.mutable_progress()->set_stage(stage);
+          job->record.job.mutable_progress()->set_done(done);
+          job->record.job.mutable_progress()->set_total(total);
+          PublishProgress(*job);
+        }
+      });
+    };
+    auto plan = deps_.steps.Prepare(place, spec, device, *cancelled, progress);
+    deps_.runner.Post([this, id, plan = std::move(plan)] { OnPrepared(id, plan); });
+  });
+}
+
+void JobManager::OnPrepared(const std::string& id, absl::StatusOr<worker_link::WorkerPlan> plan) {
+  Job* job = FindActive(id);
+  if (job == nullptr) return;
+  --job->steps_running;
+  if (!plan.ok()) return Fail(*job, plan.status());
+  if (job->stopping()) return EndIfStopped(*job);
+  job->plan = *std::move(plan);
+  LaunchTrial(*job);
+}
+
+// ---- trials
+
+void JobManager::LaunchTrial(Job& job) {
+  ++job.steps_running;
+  deps_.executor.Submit(
+      [this, id = job.id(), place = job.place, spec = job.spec, trial = job.record.job.trial()] {
+        auto folder = deps_.steps.MakeTrialFolder(place, spec, trial);
+        deps_.runner.Post([this, id, folder = std::move(folder)] { OnTrialFolder(id, folder); });
+      });
+}
+
+void JobManager::OnTrialFolder(const std::string& id, absl::StatusOr<std::string> folder) {
+  Job* job = FindActive(id);
+  if (job == nullptr) return;
+  --job->steps_running;
+  if (!folder.ok()) return Fail(*job, folder.status());
+  if (job->stopping()) return EndIfStopped(*job);
+  job->plan.trial = job->record.job.trial();
+  job->plan.staging_dir = *folder;
+  job->hello = false;
+  job->finished = false;
+  job->measurement_json.clear();
+
+  LaunchRequest request;
+  request.plan = job->plan;
+  request.log_path = deps_.log_path(id);
+  request.lease_fd = job->lease->fd();
+  if (job->spec.threads > 0)
+    request.environment.emplace_back("OMP_NUM_THREADS", absl::StrCat(job->spec.threads));
+  if (!job->spec.cuda_visible_devices.empty()) {
+    request.environment.emplace_back("CUDA_VISIBLE_DEVICES", job->spec.cuda_visible_devices);
+  }
+  WorkerEvents events;
+  events.on_message = [this, id](worker_link::WorkerMessage message) {
+    OnMessage(id, std::move(message));
+  };
+  events.on_protocol_error = [this, id](const absl::Status& status) {
+    if (Job* broken = FindActive(id))
+      Fail(*broken, MakeError(reason::kWorkerFailed, status.message()));
+  };
+  events.on_exit = [this, id](const WorkerExit& exit) { OnExit(id, exit); };
+  auto worker = deps_.launcher.Launch(request, std::move(events));
+  if (!worker.ok()) {
+    return Fail(
+        *job, MakeError(reason::kWorkerFailed,
+                        absl::StrCat("the worker cannot be started: ", worker.status().message())));
+  }
+  job->worker = *std::move(worker);
+  job->record.worker_pid = job->worker->pid();
+  job->record.worker_start_ticks = ProcessStartTicks(job->worker->pid());
+  Store(*job, nullptr);
+  ArmHeartbeat(*job);
+}
+
+void JobManager::ArmHeartbeat(Job& job) {
+  deps_.runner.CancelTimer(job.heartbeat);
+  job.heartbeat = deps_.runner.RunAfter(limits_.heartbeat, [this, id = job.id()] {
+    Job* silent = FindActive(id);
+    if (silent == nullptr || silent->worker == nullptr) return;
+    Fail(*silent,
+         MakeError(reason::kWorkerSilent,
+                   absl::StrCat("the worker said nothing for ",
+                                absl::FormatDuration(limits_.heartbeat), " and was killed"),
+                   {absl::StrCat("libreyolo jobs logs ", id)}));
+  });
+}
+
+void JobManager::OnMessage(const std::string& id, worker_link::WorkerMessage message) {
+  Job* job = FindActive(id);
+  if (job == nullptr || job->worker == nullptr) return;
+  ArmHeartbeat(*job);
+  if (const auto* hello = std::get_if<worker_link::Hello>(&message)) {
+    job->hello = true;
+    if (hello->build_id != deps_.build_id) {
+      Fail(*job, MakeError(reason::kWorkerMismatch,
+                           absl::StrCat("the worker is of build ", hello->build_id,
+                                        ", libreyolod of build ", deps_.build_id),
+                           {"install both from one build, and restart libreyolod"}));
+    }
+    return;
+  }
+  if (job->stopping()) return;
+  v1::JobProgress& progress = *job->record.job.mutable_progress();
+  if (const auto* stage = std::get_if<worker_link::StageBegan>(&message)) {
+    progress.Clear();
+    progress.set_stage(stage->detail);
+    const JobState next =
+        stage->stage == worker_link::WorkerStage::kWarmingUp   ? JobState::kWarmingUp
+        : stage->stage == worker_link::WorkerStage::kMeasuring ? JobState::kMeasuring
+                                                               : JobState::kStarting;
+    if (next != job->state() && CanMove(job->state(), next)) return Move(*job, next);
+    PublishProgress(*job);
+  } else if (const auto* done = std::get_if<worker_link::Progress>(&message)) {
+    progress.set_stage(done->stage);
+    progress.set_done(done->done);
+    progress.set_total(done->total);
+    PublishProgress(*job);
+  } else if (auto* finished = std::get_if<worker_link::Finished>(&message)) {
+    job->finished = true;
+    job->measurement_json = std::move(finished->measurement_json);
+  } else if (const auto* failed = std::get_if<worker_link::Failed>(&message)) {
+    job->error = failed->status;  // the worker ends by itself; OnExit goes on
+    StopWorker(*job);
+  }
+}
+
+void JobManager::OnExit(const std::string& id, const WorkerExit& exit) {
+  Job* job = FindActive(id);
+  if (job == nullptr) return;
+  deps_.runner.CancelTimer(job->heartbeat);
+  deps_.runner.CancelTimer(job->grace);
+  job->worker.reset();
+  job->record.worker_pid = 0;
+  job->record.worker_start_ticks = 0;
+  if (job->stopping()) return EndIfStopped(*job);
+  if (!job->finished || exit.signal != 0 || exit.exit_code != 0) {
+    const bool quiet = exit.signal == 0 && exit.exit_code == 0;
+    std::string text = quiet ? std::string("the worker ended without a result")
+                             : absl::StrCat("the worker ended with ", Describe(exit));
+    if (!exit.last_log_line.empty()) absl::StrAppend(&text, ": ", exit.last_log_line);
+    return Fail(*job,
+                MakeError(reason::kWorkerCrashed, text, {absl::StrCat("libreyolo jobs logs ", id)},
+                          {{"signal", absl::StrCat(exit.signal)},
+                           {"exit_code", absl::StrCat(exit.exit_code)}}));
+  }
+  AnalyzeTrial(*job);
+}
+
+void JobManager::AnalyzeTrial(Job& job) {
+  job.record.job.clear_progress();
+  Move(job, JobState::kAnalyzing);
+  ++job.steps_running;
+  deps_.executor.Submit([this, id = job.id(), place = job.place, spec = job.spec,
+                         trial = job.record.job.trial(), measurement = job.measurement_json] {
+    const absl::Status status = deps_.steps.Analyze(place, spec, trial, measurement);
+    deps_.runner.Post([this, id, status] { OnAnalyzed(id, status); });
+  });
+}
+
+void JobManager::OnAnalyzed(const std::string& id, const absl::Status& status) {
+  Job* job = FindActive(id);
+  if (job == nullptr) return;
+  --job->steps_running;
+  if (!status.ok()) return Fail(*job, status);
+  if (job->stopping()) return EndIfStopped(*job);
+  const int next = job->record.job.trial() + 1;
+  if (next == job->record.job.trial_count()) return CommitJob(*job);
+  job->record.job.set_trial(next);
+  Move(*job, JobState::kStarting);
+  LaunchTrial(*job);
+}
+
+void JobManager::CommitJob(Job& job) {
+  job.committing = true;
+  ++job.steps_running;
+  deps_.executor.Submit([this, id = job.id(), place = job.place, spec = job.spec] {
+    auto result = deps_.steps.Commit(place, spec);
+    deps_.runner.Post([this, id, result = std::move(result)] { OnCommitted(id, result); });
+  });
+}
+
+void JobManager::OnCommitted(const std::string& id, absl::StatusOr<CommittedResult> result) {
+  Job* job = FindActive(id);
+  if (job == nullptr) return;
+  --job->steps_running;
+  job->committing = false;
+  if (!result.ok()) return Fail(*job, result.status());
+  job->record.job.set_profile(result->profile);
+  job->record.job.set_trace(result->trace);
+  for (const std::string& note : result->notes) job->record.job.add_notes(note);
+  Finish(*job, JobState::kSucceeded);
+}
+
+// ---- ends
+
+void JobManager::RequestCancel(Job& job) {
+  // What is being committed is the result; it can no longer be taken back.
+  if (job.cancel_requested || job.committing) return;
+  job.cancel_requested = true;
+  job.cancelled->store(true);
+  LogInfo("job cancel requested", {{"job", job.id()}});
+  if (job.worker != nullptr) {
+    job.worker->RequestCancel();
+    StopWorker(job);
+  }
+  EndIfStopped(job);
+}
+
+void JobManager::Fail(Job& job, absl::Status error) {
+  if (job.error.ok()) job.error = std::move(error);
+  job.cancelled->store(true);
+  if (job.worker != nullptr) job.worker->Kill();
+  EndIfStopped(job);
+}
+
+// Gives a worker that was told to stop, or that failed, a moment to end by itself.
+void JobManager::StopWorker(Job& job) {
+  if (job.grace != 0) return;
+  job.grace = deps_.runner.RunAfter(limits_.cancel_grace, [this, id = job.id()] {
+    Job* stubborn = FindActive(id);
+    if (stubborn != nullptr && stubborn->worker != nullptr) stubborn->worker->Kill();
+  });
+}
+
+void JobManager::EndIfStopped(Job& job) {
+  if (!job.stopping() || job.worker != nullptr || job.steps_running > 0) return;
+  const bool only_cancelled =
+      job.error.ok() || HasReason(job.error, reason::kCancelled) || job.cancel_requested;
+  if (only_cancelled) job.error = MakeError(reason::kCancelled, "the job was cancelled");
+  Finish(job, only_cancelled ? JobState::kCancelled : JobState::kFailed);
+}
+
+void JobManager::Finish(Job& job, JobState state) {
+  deps_.runner.CancelTimer(job.heartbeat);
+  deps_.runner.CancelTimer(job.limit);
+  deps_.runner.CancelTimer(job.grace);
+  queue_.erase(std::remove(queue_.begin(), queue_.end(), job.id()), queue_.end());
+  if (state != JobState::kSucceeded) {
+    FillError(job.error, *job.record.job.mutable_error());
+    LogWarning("job ended", {{"job", job.id()},
+                             {"reason", job.record.job.error().reason()},
+                             {"message", job.record.job.error().message()}});
+  }
+  // The device is free before anybody hears that the job ended.
+  job.lease.reset();
+  Move(job, state);
+  if (state != JobState::kSucceeded) {
+    deps_.executor.Submit([steps = &deps_.steps, place = job.place] { steps->Discard(place); });
+  }
+  jobs_.erase(job.id());
+  bool measuring = false;
+  for (const auto& [id, other] : jobs_) measuring = measuring || other->lease != nullptr;
+  deps_.on_measuring(measuring);
+  if (!draining_) {
+    deps_.runner.Post([this] { StartQueued(); });
+  } else if (on_drained_ && !measuring) {
+    deps_.runner.Post(std::exchange(on_drained_, nullptr));
+  }
+}
+
+void JobManager::Drain(std::function<void()> done) {
+  draining_ = true;
+  deps_.runner.CancelTimer(poll_timer_);
+  for (const auto& [id, job] : jobs_) {
+    if (job->state() != JobState::kQueued) {
+      on_drained_ = std::move(done);
+      return;
+    }
+  }
+  deps_.runner.Post(std::move(done));
+}
+
+void JobManager::CancelRunning() {
+  std::vector<std::string> running;
+  for (const auto& [id, job] : jobs_) {
+    if (job->state() != JobState::kQueued) running.push_back(id);
+  }
+  for (const std::string& id : running) {
+    if (Job* job = FindActive(id)) RequestCancel(*job);
+  }
+}
+
+}  // namespace libreyolo::daemon

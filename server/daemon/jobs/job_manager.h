@@ -1,0 +1,140 @@
+// Owns every job from its request to its end: queue, leases, workers, time limits, states, events.
+// Lives on the control thread: every method is called there, and so are all callbacks. Its records
+// are the API's own Job messages.
+//
+// Life of a job: Submit (QUEUED) -> a lease -> STARTING: Prepare on the executor, then a worker ->
+// WARMING_UP -> MEASURING -> the worker ends -> ANALYZING on the executor -> the next trial
+// (STARTING) or Commit -> SUCCEEDED. Anything else ends in FAILED or CANCELLED once all processes
+// of the job are gone. docs/life-of-a-job.md tells it whole.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/job/job_spec.h"
+#include "libreyolo/profile/v1/job.pb.h"
+#include "server/daemon/device/device_pool.h"
+#include "server/daemon/jobs/job_state.h"
+#include "server/daemon/jobs/job_steps.h"
+#include "server/daemon/jobs/job_store.h"
+#include "server/daemon/jobs/job_watch.h"
+#include "server/daemon/launch/worker_launcher.h"
+#include "server/daemon/task_runner.h"
+
+namespace libreyolo::daemon {
+
+struct JobLimits {
+  int max_queued = 100;
+  absl::Duration heartbeat = absl::Seconds(60);          // silence after which a worker is killed
+  absl::Duration cancel_grace = absl::Seconds(3);        // from the request to SIGKILL
+  absl::Duration device_poll = absl::Milliseconds(250);  // while another process holds the device
+};
+
+class JobManager {
+ public:
+  struct Deps {
+    TaskRunner& runner;
+    Executor& executor;
+    Clock& clock;
+    WorkerLauncher& launcher;
+    DevicePool& devices;
+    JobSteps& steps;
+    JobStore& store;
+    // Stored specs are checked again, as their caller's would be.
+    std::function<absl::StatusOr<job::JobSpec>(const profile::v1::JobSpec&)> parse_spec;
+    std::function<std::string(const std::string& job_id)> log_path;
+    std::function<void(bool measuring)> on_measuring;  // quiet, please
+    std::string build_id;
+  };
+  struct Request {
+    profile::v1::JobSpec wire;
+    job::JobSpec spec;  // `wire`, checked
+    std::string device;
+    std::string principal;
+    std::string request_id;
+  };
+
+  JobManager(Deps deps, JobLimits limits);
+  ~JobManager();
+
+  // Once, before anything else: queued jobs are queued again, what ran is FAILED
+  // (DAEMON_RESTARTED), or SUCCEEDED when its commit had been decided (`rolled_forward`: the ids
+  // whose results the store completed).
+  absl::Status Recover(const std::map<std::string, CommittedResult>& rolled_forward);
+
+  //   QUEUE_FULL, REQUEST_ID_REUSED, DRAINING
+  absl::StatusOr<profile::v1::Job> Submit(const Request& request);
+  absl::StatusOr<profile::v1::Job> Get(const std::string& id);
+  // Newest first; `*next` is empty at the end.
+  absl::StatusOr<std::vector<profile::v1::Job>> List(const std::string& before_id, int limit,
+                                                     bool active_only, std::string* next);
+  absl::StatusOr<profile::v1::Job> Cancel(const std::string& id);
+  absl::Status Delete(const std::string& id);
+  // Pushes what happened after `after_sequence`, and what will. JOB_NOT_FOUND.
+  absl::Status Watch(const std::string& id, int64_t after_sequence,
+                     const std::shared_ptr<JobSubscription>& subscription);
+
+  // Takes no new jobs; running ones go on, queued ones stay stored for the next start. `done` runs
+  // when none is left.
+  void Drain(std::function<void()> done);
+  // After Drain: ends the running jobs too.
+  void CancelRunning();
+
+  bool draining() const { return draining_; }
+  int active_count() const { return static_cast<int>(jobs_.size()); }
+  size_t watcher_count() const { return watchers_.count(); }
+  std::string HolderOf(const std::string& device) const { return deps_.devices.HolderOf(device); }
+
+ private:
+  struct Job;
+
+  // Changes of state and events: the only functions that write them.
+  void Move(Job& job, JobState next);
+  void PublishProgress(Job& job);
+  int64_t NextSequence(Job& job);
+  void Store(Job& job, const profile::v1::JobEvent* event);
+
+  void StartQueued();
+  void UpdateQueue();
+  void Start(Job& job, std::unique_ptr<DeviceLease> lease);
+  void LaunchTrial(Job& job);
+  void OnPrepared(const std::string& id, absl::StatusOr<worker_link::WorkerPlan> plan);
+  void OnTrialFolder(const std::string& id, absl::StatusOr<std::string> folder);
+  void OnMessage(const std::string& id, worker_link::WorkerMessage message);
+  void OnExit(const std::string& id, const WorkerExit& exit);
+  void AnalyzeTrial(Job& job);
+  void OnAnalyzed(const std::string& id, const absl::Status& status);
+  void CommitJob(Job& job);
+  void OnCommitted(const std::string& id, absl::StatusOr<CommittedResult> result);
+
+  // Ends the job with `error` as soon as no process and no step of it runs; the first error wins.
+  void Fail(Job& job, absl::Status error);
+  void RequestCancel(Job& job);
+  void StopWorker(Job& job);
+  void EndIfStopped(Job& job);
+  void Finish(Job& job, JobState state);
+  void ArmHeartbeat(Job& job);
+
+  Job* FindActive(const std::string& id);
+  std::string NewJobId() const;
+  profile::v1::Job Snapshot(const Job& job) const;
+
+  const Deps deps_;
+  const JobLimits limits_;
+  std::map<std::string, std::unique_ptr<Job>> jobs_;  // not terminal
+  std::deque<std::string> queue_;                     // QUEUED, in order
+  JobWatchers watchers_;
+  TaskRunner::TimerId poll_timer_ = 0;
+  bool starting_ = false;
+  bool draining_ = false;
+  std::function<void()> on_drained_;
+};
+
+}  // namespace libreyolo::daemon

@@ -1,0 +1,40 @@
+// A job's blocking steps on the real store. Thread-safe.
+#pragma once
+
+#include "server/daemon/jobs/job_inputs.h"
+#include "server/daemon/jobs/job_steps.h"
+#include "server/daemon/store/index.h"
+#include "server/daemon/store/layout.h"
+#include "server/daemon/store/profile_store.h"
+
+namespace libreyolo::daemon {
+
+class StoreSteps : public JobSteps {
+ public:
+  StoreSteps(const Layout& layout, ProfileStore& profiles, Index& index, const JobInputs& inputs)
+      : layout_(layout), profiles_(profiles), index_(index), inputs_(inputs) {}
+
+  absl::StatusOr<worker_link::WorkerPlan> Prepare(const JobPlace& place, const job::JobSpec& spec,
+                                                  const std::string& device,
+                                                  const std::atomic<bool>& cancelled,
+                                                  const ProgressFn& progress) override;
+  absl::StatusOr<std::string> MakeTrialFolder(const JobPlace& place, const job::JobSpec& spec,
+                                              int trial) override;
+  absl::Status Analyze(const JobPlace& place, const job::JobSpec& spec, int trial,
+                       const std::string& measurement_json) override;
+  absl::StatusOr<CommittedResult> Commit(const JobPlace& place, const job::JobSpec& spec) override;
+  void Discard(const JobPlace& place) override;
+
+ private:
+  const Layout& layout_;
+  ProfileStore& profiles_;
+  Index& index_;
+  const JobInputs& inputs_;
+};
+
+// The names of a job's results.
+ResultNames NamesOf(const job::JobSpec& spec);
+// What a committed result is called in the workspace.
+CommittedResult DescribeResult(const std::string& project, const ResultNames& names, bool trace);
+
+}  // namespace libreyolo::daemon

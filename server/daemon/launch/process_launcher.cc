@@ -1,0 +1,288 @@
+#include "server/daemon/launch/process_launcher.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/check.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/unique_fd.h"
+#include "server/worker_link/worker_channel.h"
+
+namespace libreyolo::daemon {
+namespace {
+
+using worker_link::FrameDecoder;
+
+constexpr int kLeaseFd = 4;
+constexpr absl::Duration kGroupPoll = absl::Milliseconds(20);
+
+// The only variables of the daemon that a worker sees: where programs and libraries are, nothing of
+// a job's meaning.
+constexpr const char* kPassedThrough[] = {"PATH",         "HOME",         "LANG",
+                                          "LC_ALL",       "TMPDIR",       "LD_LIBRARY_PATH",
+                                          "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS"};
+
+std::vector<std::string> BuildEnvironment(const LaunchRequest& request) {
+  std::vector<std::string> out;
+  for (const char* name : kPassedThrough) {
+    if (const char* value = getenv(name)) out.push_back(absl::StrCat(name, "=", value));
+  }
+  for (const auto& [name, value] : request.environment)
+    out.push_back(absl::StrCat(name, "=", value));
+  return out;
+}
+
+// Above the descriptors that the child gets fixed numbers for, so that dup2 overwrites none of
+// them.
+UniqueFd MoveHigh(UniqueFd fd) { return UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 16)); }
+
+// This C library's header declares pidfd_open for C only.
+int PidfdOpen(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
+absl::StatusOr<pid_t> Spawn(const std::string& path, const LaunchRequest& request, int link_fd) {
+  UniqueFd log(open(request.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!log) return ErrnoStatus(errno, "open", request.log_path);
+  const UniqueFd link = MoveHigh(UniqueFd(dup(link_fd)));
+  const UniqueFd log_high = MoveHigh(std::move(log));
+  const UniqueFd lease =
+      request.lease_fd < 0 ? UniqueFd() : MoveHigh(UniqueFd(dup(request.lease_fd)));
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, log_high.get(), 2);
+  posix_spawn_file_actions_adddup2(&actions, link.get(), worker_link::kWorkerLinkFd);
+  if (lease) posix_spawn_file_actions_adddup2(&actions, lease.get(), kLeaseFd);
+
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigset_t all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+
+  std::vector<std::string> environment = BuildEnvironment(request);
+  std::vector<char*> envp;
+  for (std::string& entry : environment) envp.push_back(entry.data());
+  envp.push_back(nullptr);
+  std::string program = path;
+  char* argv[] = {program.data(), nullptr};
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, path.c_str(), &actions, &attributes, argv, envp.data());
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0) return ErrnoStatus(error, "start", path);
+  return pid;
+}
+
+std::string LastLogLine(const std::string& path) {
+  const std::string tail = TailOfFile(path, 4096);
+  std::string last;
+  for (absl::string_view line : absl::StrSplit(tail, '\n')) {
+    line = absl::StripAsciiWhitespace(line);
+    if (!line.empty()) last = std::string(line.substr(0, 500));
+  }
+  return last;
+}
+
+class ProcessSession : public WorkerSession {
+ public:
+  ProcessSession(ControlLoop& loop, pid_t pid, UniqueFd pidfd, UniqueFd link, std::string log_path,
+                 WorkerEvents events)
+      : loop_(loop),
+        pid_(pid),
+        pidfd_(std::move(pidfd)),
+        link_(std::move(link)),
+        log_path_(std::move(log_path)),
+        events_(std::move(events)) {
+    loop_.WatchFd(pidfd_.get(), [this](uint32_t) { OnLeaderExit(); });
+    loop_.WatchFd(link_.get(), [this](uint32_t) { OnLinkReadable(); });
+  }
+
+  ~ProcessSession() override {
+    loop_.CancelTimer(group_timer_);
+    loop_.UnwatchFd(pidfd_.get());
+    if (link_) loop_.UnwatchFd(link_.get());
+    if (!gone_) kill(-pid_, SIGKILL);
+  }
+
+  int pid() const override { return pid_; }
+
+  void SendPlan(const worker_link::WorkerPlan& plan) {
+    SendFrame(worker_link::EncodePayload(worker_link::DaemonMessage(plan)));
+  }
+  void RequestCancel() override {
+    SendFrame(worker_link::EncodePayload(worker_link::DaemonMessage(worker_link::Cancel{})));
+  }
+  void Kill() override {
+    if (!gone_) kill(-pid_, SIGKILL);
+  }
+
+ private:
+  void SendFrame(const std::string& payload) {
+    const std::string frame = worker_link::EncodeFrame(payload);
+    absl::string_view rest = frame;
+    while (link_ && !rest.empty()) {
+      const ssize_t sent = send(link_.get(), rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent > 0) {
+        rest.remove_prefix(static_cast<size_t>(sent));
+        continue;
+      }
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN) return;  // the worker is gone: its exit tells
+      // A worker reads its orders at once; one that does not within a second is hung and is found
+      // by its heartbeat.
+      pollfd waiting{link_.get(), POLLOUT, 0};
+      if (poll(&waiting, 1, 1000) <= 0) return;
+    }
+  }
+
+  void OnLinkReadable() {
+    char buffer[1 << 16];
+    for (;;) {
+      const ssize_t got = recv(link_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && errno == EAGAIN) break;
+      if (got <= 0) {
+        CloseLink();
+        break;
+      }
+      decoder_.Feed(absl::string_view(buffer, static_cast<size_t>(got)));
+    }
+    DeliverMessages();
+  }
+
+  void DeliverMessages() {
+    while (!broken_) {
+      absl::StatusOr<std::optional<std::string>> payload = decoder_.Next();
+      if (payload.ok() && !payload->has_value()) return;
+      if (payload.ok()) {
+        absl::StatusOr<worker_link::WorkerMessage> message =
+            worker_link::DecodeWorkerMessage(**payload);
+        if (message.ok()) {
+          events_.on_message(*std::move(message));
+          continue;
+        }
+        payload = message.status();
+      }
+      broken_ = true;
+      events_.on_protocol_error(payload.status());
+    }
+  }
+
+  void CloseLink() {
+    if (!link_) return;
+    loop_.UnwatchFd(link_.get());
+    link_.Reset();
+  }
+
+  void OnLeaderExit() {
+    int status = 0;
+    if (waitpid(pid_, &status, WNOHANG) != pid_) return;
+    loop_.UnwatchFd(pidfd_.get());
+    exit_.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    exit_.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    if (link_) OnLinkReadable();  // what it said last
+    CloseLink();
+    WaitForGroup();
+  }
+
+  // Children that the worker left are orphans of this daemon (a subreaper): kill and reap them
+  // before the device is free again.
+  void WaitForGroup() {
+    kill(-pid_, SIGKILL);
+    while (waitpid(-pid_, nullptr, WNOHANG) > 0) {
+    }
+    if (kill(-pid_, 0) == 0) {
+      group_timer_ = loop_.RunAfter(kGroupPoll, [this] { WaitForGroup(); });
+      return;
+    }
+    gone_ = true;
+    exit_.last_log_line = LastLogLine(log_path_);
+    // The callback may destroy this session.
+    const auto on_exit = std::move(events_.on_exit);
+    const WorkerExit exit = exit_;
+    on_exit(exit);
+  }
+
+  ControlLoop& loop_;
+  const pid_t pid_;
+  UniqueFd pidfd_;
+  UniqueFd link_;
+  const std::string log_path_;
+  WorkerEvents events_;
+  FrameDecoder decoder_;
+  WorkerExit exit_;
+  TaskRunner::TimerId group_timer_ = 0;
+  bool broken_ = false;
+  bool gone_ = false;
+};
+
+}  // namespace
+
+std::string Describe(const WorkerExit& exit) {
+  return exit.signal != 0 ? absl::StrCat("signal ", exit.signal, " (", strsignal(exit.signal), ")")
+                          : absl::StrCat("exit ", exit.exit_code);
+}
+
+absl::StatusOr<std::unique_ptr<WorkerSession>> ProcessLauncher::Launch(const LaunchRequest& request,
+                                                                       WorkerEvents events) {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+    return ErrnoStatus(errno, "make", "a socket pair");
+  }
+  UniqueFd ours(pair[0]);
+  const UniqueFd theirs(pair[1]);
+  const absl::StatusOr<pid_t> pid = Spawn(worker_path_, request, theirs.get());
+  if (!pid.ok()) return pid.status();
+  UniqueFd pidfd(PidfdOpen(*pid));
+  LY_CHECK(pidfd) << "pidfd_open: " << strerror(errno);
+  auto session = std::make_unique<ProcessSession>(loop_, *pid, std::move(pidfd), std::move(ours),
+                                                  request.log_path, std::move(events));
+  session->SendPlan(request.plan);
+  LogInfo("worker started",
+          {{"job", request.plan.job_id}, {"trial", request.plan.trial}, {"pid", *pid}});
+  return session;
+}
+
+int64_t ProcessStartTicks(int pid) {
+  const auto stat = ReadFile(absl::StrCat("/proc/", pid, "/stat"), 4096);
+  if (!stat.ok()) return 0;
+  const size_t end = stat->rfind(')');  // the name may hold anything
+  if (end == std::string::npos) return 0;
+  const std::vector<absl::string_view> fields =
+      absl::StrSplit(absl::string_view(*stat).substr(end + 2), ' ');
+  int64_t ticks = 0;
+  constexpr size_t kStartTime = 19;  // field 22 of proc(5), counted from the one after the name
+  if (fields.size() <= kStartTime || !absl::SimpleAtoi(fields[kStartTime], &ticks)) return 0;
+  return ticks;
+}
+
+void KillLeftoverWorker(int pid, int64_t start_ticks) {
+  if (pid <= 1 || start_ticks == 0 || ProcessStartTicks(pid) != start_ticks) return;
+  LogWarning("killing a worker that an earlier daemon left", {{"pid", pid}});
+  kill(-pid, SIGKILL);
+}
+
+}  // namespace libreyolo::daemon

@@ -1,0 +1,33 @@
+// Workers as real processes: each in its own process group, descriptor 3 the link, stderr a log
+// file.
+#pragma once
+
+#include <string>
+
+#include "server/daemon/control_loop.h"
+#include "server/daemon/launch/worker_launcher.h"
+
+namespace libreyolo::daemon {
+
+class ProcessLauncher : public WorkerLauncher {
+ public:
+  // `worker_path` is the executable. `loop` outlives the launcher and its sessions.
+  ProcessLauncher(std::string worker_path, ControlLoop& loop)
+      : worker_path_(std::move(worker_path)), loop_(loop) {}
+
+  absl::StatusOr<std::unique_ptr<WorkerSession>> Launch(const LaunchRequest& request,
+                                                        WorkerEvents events) override;
+
+ private:
+  std::string worker_path_;
+  ControlLoop& loop_;
+};
+
+// Start time of a process in clock ticks since boot, from /proc; 0 when there is none. With the pid
+// it names a process for good.
+int64_t ProcessStartTicks(int pid);
+
+// Kills the process group of a worker that an earlier daemon left, if it is still that one.
+void KillLeftoverWorker(int pid, int64_t start_ticks);
+
+}  // namespace libreyolo::daemon

@@ -1,0 +1,26 @@
+// The address that a daemon listens on, claimed so that a second daemon fails at once. gRPC itself
+// would let two share a port (SO_REUSEPORT) and would take a living daemon's socket away.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/unique_fd.h"
+
+namespace libreyolo::daemon {
+
+// Locks `path` for this process and writes its pid into it. AlreadyExists names the holder's pid
+// and `what` is held.
+absl::StatusOr<UniqueFd> LockFile(const std::string& path, const std::string& what);
+
+struct ListenAddress {
+  std::string grpc;  // as gRPC takes it
+  UniqueFd lock;     // of a unix socket, beside it
+};
+
+// InvalidArgument for an address that is none, or plain TCP off loopback; AlreadyExists when
+// somebody listens there. A socket file that a dead daemon left is removed.
+absl::StatusOr<ListenAddress> ClaimAddress(const std::string& listen);
+
+}  // namespace libreyolo::daemon

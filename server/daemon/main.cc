@@ -1,0 +1,60 @@
+#include <signal.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "server/daemon/config.h"
+#include "server/daemon/daemon.h"
+#include "server/log/log_spdlog.h"
+
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr int kExitFailed = 1;
+
+int Fail(const absl::Status& status, int code) {
+  std::fprintf(stderr, "libreyolod: %s\n", std::string(status.message()).c_str());
+  libreyolo::LogError("not started", {{"error", status.message()}});
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Before any thread exists: signals are read from a descriptor, and a closed terminal or pipe
+  // ends nothing.
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
+  sigaddset(&blocked, SIGINT);
+  sigprocmask(SIG_BLOCK, &blocked, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGHUP, SIG_IGN);
+
+  std::string show;
+  const auto config = libreyolo::daemon::ParseCommandLine(argc, argv, &show);
+  if (!show.empty()) {
+    std::fputs(show.c_str(), stdout);
+    return 0;
+  }
+  if (!config.ok()) return Fail(config.status(), kExitUsage);
+  if (!config->log_path.empty()) {
+    if (const auto made = libreyolo::MakeDirectories(config->state_dir, 0700); !made.ok()) {
+      return Fail(made, kExitFailed);
+    }
+  }
+  const auto sink = libreyolo::MakeSpdlogSink(config->log_path, libreyolo::LogLevel::kInfo);
+  if (!sink.ok()) return Fail(sink.status(), kExitFailed);
+  libreyolo::SetLogSink(sink->get());
+  const absl::Status status = libreyolo::daemon::RunDaemon(*config);
+  const int code = status.ok()                       ? 0
+                   : absl::IsAlreadyExists(status)   ? libreyolo::daemon::kExitAlreadyRunning
+                   : absl::IsInvalidArgument(status) ? kExitUsage
+                                                     : kExitFailed;
+  if (!status.ok()) Fail(status, code);
+  libreyolo::SetLogSink(nullptr);
+  return code;
+}

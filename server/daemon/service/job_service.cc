@@ -1,0 +1,199 @@
+#include "server/daemon/service/job_service.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/file.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/parse_job_spec.h"
+#include "server/daemon/service/unary.h"
+
+namespace libreyolo::daemon {
+namespace {
+
+namespace v1 = ::libreyolo::profile::v1;
+
+constexpr size_t kMaxRequestIdBytes = 128;
+constexpr int kDefaultPage = 50;
+constexpr int kMaxPage = 100;
+constexpr int64_t kLogTailBytes = 256 * 1024;
+
+// Writes a job's events to one watcher. Lives until gRPC is done with it and the subscription's
+// callback can no longer come, whichever is later.
+class Watcher : public grpc::ServerWriteReactor<v1::JobEvent>,
+                public std::enable_shared_from_this<Watcher> {
+ public:
+  Watcher(CallGate& gate) : active_(gate.activity()) {}
+
+  void Begin(TaskRunner& runner, JobManager& jobs, const v1::WatchJobRequest& request) {
+    self_ = shared_from_this();
+    std::weak_ptr<Watcher> weak = self_;
+    subscription_ = std::make_shared<JobSubscription>([weak] {
+      if (const auto watcher = weak.lock()) watcher->WriteNext();
+    });
+    runner.Post([watcher = self_, &jobs, id = request.id(), after = request.after_sequence()] {
+      const absl::Status status = jobs.Watch(id, after, watcher->subscription_);
+      if (!status.ok()) watcher->End(rpc::ToGrpcStatus(status));
+    });
+  }
+
+  void OnWriteDone(bool ok) override {
+    {
+      const std::lock_guard<std::mutex> lock(mu_);
+      writing_ = false;
+    }
+    if (!ok) return End(grpc::Status::CANCELLED);
+    WriteNext();
+  }
+  void OnCancel() override { End(grpc::Status::CANCELLED); }
+  void OnDone() override {
+    const std::shared_ptr<Watcher> last = std::move(self_);
+    subscription_.reset();
+  }
+
+ private:
+  void WriteNext() {
+    bool done = false;
+    {
+      const std::lock_guard<std::mutex> lock(mu_);
+      if (writing_ || ended_) return;
+      current_ = subscription_->Take(&done);
+      if (current_ != nullptr) {
+        writing_ = true;
+        StartWrite(current_.get());
+        return;
+      }
+    }
+    if (done) End(grpc::Status::OK);
+  }
+
+  void End(const grpc::Status& status) {
+    {
+      const std::lock_guard<std::mutex> lock(mu_);
+      if (ended_) return;
+      ended_ = true;
+    }
+    Finish(status);
+  }
+
+  ActiveCall active_;
+  std::shared_ptr<Watcher> self_;  // gRPC's reference
+  std::shared_ptr<JobSubscription> subscription_;
+  std::mutex mu_;
+  std::shared_ptr<const v1::JobEvent> current_;  // alive until its write is done
+  bool writing_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* context,
+                                                const v1::CreateJobRequest* request,
+                                                v1::Job* response) {
+  const Caller caller = deps_.gate.Admit(*context);
+  auto* reactor = context->DefaultReactor();
+  auto active = std::make_shared<ActiveCall>(deps_.gate.activity());
+  // The checks look at files, the queue belongs to the control thread: one after the other.
+  deps_.executor.Submit([this, caller, request, response, reactor, active] {
+    auto checked = [&]() -> absl::StatusOr<JobManager::Request> {
+      if (request->request_id().size() > kMaxRequestIdBytes) {
+        return MakeError(reason::kArgumentInvalid,
+                         absl::StrCat("request_id is longer than ", kMaxRequestIdBytes, " bytes"));
+      }
+      JobManager::Request out;
+      LY_ASSIGN_OR_RETURN(out.spec, rpc::ParseJobSpec(request->spec()));
+      LY_ASSIGN_OR_RETURN(out.device, deps_.preflight.Check(out.spec, caller.local_owner));
+      out.wire = request->spec();
+      out.principal = caller.principal;
+      out.request_id = request->request_id();
+      return out;
+    }();
+    if (!checked.ok() || request->validate_only()) {
+      if (checked.ok()) *response->mutable_spec() = request->spec();
+      return reactor->Finish(rpc::ToGrpcStatus(checked.status()));
+    }
+    deps_.runner.Post([this, response, reactor, active, job_request = *std::move(checked)] {
+      absl::StatusOr<v1::Job> job = deps_.jobs.Submit(job_request);
+      if (job.ok()) *response = *std::move(job);
+      reactor->Finish(rpc::ToGrpcStatus(job.status()));
+    });
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::GetJob(grpc::CallbackServerContext* context,
+                                             const v1::GetJobRequest* request, v1::Job* response) {
+  deps_.gate.Admit(*context);
+  return AnswerOn(deps_.runner, deps_.gate, *context, [this, request, response]() -> absl::Status {
+    LY_ASSIGN_OR_RETURN(*response, deps_.jobs.Get(request->id()));
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* context,
+                                               const v1::ListJobsRequest* request,
+                                               v1::ListJobsResponse* response) {
+  deps_.gate.Admit(*context);
+  return AnswerOn(deps_.runner, deps_.gate, *context, [this, request, response]() -> absl::Status {
+    const int size =
+        request->page_size() <= 0 ? kDefaultPage : std::min(request->page_size(), kMaxPage);
+    std::string next;
+    LY_ASSIGN_OR_RETURN(std::vector<v1::Job> jobs, deps_.jobs.List(request->page_token(), size,
+                                                                   request->active_only(), &next));
+    for (v1::Job& job : jobs) {
+      if (job.spec().has_infer())
+        job.mutable_spec()->mutable_infer()->mutable_source()->clear_blobs();
+      if (job.spec().has_train())
+        job.mutable_spec()->mutable_train()->mutable_data()->clear_blobs();
+      *response->add_jobs() = std::move(job);
+    }
+    response->set_next_page_token(next);
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* JobService::CancelJob(grpc::CallbackServerContext* context,
+                                                const v1::CancelJobRequest* request,
+                                                v1::Job* response) {
+  deps_.gate.Admit(*context);
+  return AnswerOn(deps_.runner, deps_.gate, *context, [this, request, response]() -> absl::Status {
+    LY_ASSIGN_OR_RETURN(*response, deps_.jobs.Cancel(request->id()));
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* context,
+                                                const v1::DeleteJobRequest* request,
+                                                v1::DeleteJobResponse*) {
+  deps_.gate.Admit(*context);
+  return AnswerOn(deps_.runner, deps_.gate, *context,
+                  [this, request]() -> absl::Status { return deps_.jobs.Delete(request->id()); });
+}
+
+grpc::ServerUnaryReactor* JobService::GetJobLog(grpc::CallbackServerContext* context,
+                                                const v1::GetJobLogRequest* request,
+                                                v1::GetJobLogResponse* response) {
+  deps_.gate.Admit(*context);
+  return AnswerOn(deps_.runner, deps_.gate, *context, [this, request, response]() -> absl::Status {
+    LY_ASSIGN_OR_RETURN(const v1::Job job, deps_.jobs.Get(request->id()));
+    std::string text = TailOfFile(deps_.log_path(job.id()), kLogTailBytes);
+    // proto3 text must be UTF-8; a worker may have written anything.
+    for (char& c : text) {
+      if (static_cast<unsigned char>(c) >= 0x80) c = '?';
+    }
+    response->set_text(text);
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerWriteReactor<v1::JobEvent>* JobService::WatchJob(grpc::CallbackServerContext* context,
+                                                             const v1::WatchJobRequest* request) {
+  deps_.gate.Admit(*context);
+  const auto watcher = std::make_shared<Watcher>(deps_.gate);
+  watcher->Begin(deps_.runner, deps_.jobs, *request);
+  return watcher.get();
+}
+
+}  // namespace libreyolo::daemon

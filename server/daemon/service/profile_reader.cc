@@ -1,0 +1,151 @@
+#include "server/daemon/service/profile_reader.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/base/error.h"
+#include "common/base/file.h"
+#include "common/base/status_macros.h"
+
+namespace libreyolo::daemon {
+namespace {
+
+namespace v1 = ::libreyolo::profile::v1;
+
+// Profiles are small beside the traces they come from (rows, not events).
+constexpr size_t kCacheEntries = 32;
+
+absl::Status NotFound(const std::string& typed) {
+  return MakeError(reason::kProfileNotFound, absl::StrCat("not found: ", typed),
+                   {"libreyolo profile list shows what there is"}, {{"path", typed}});
+}
+
+}  // namespace
+
+std::string ProfileReader::NewestPlace(const v1::Job& job, const std::string& workspace) const {
+  // The result stands in <project>/...; once replaced, in <project>/history/<job id>/...
+  const size_t depth = job.spec().repeat() > 1 ? 1 : 2;
+  std::vector<std::string> parts = absl::StrSplit(job.profile(), '/');
+  if (parts.size() <= depth) return job.profile();
+  parts.insert(parts.end() - static_cast<std::ptrdiff_t>(depth), {"history", job.id()});
+  const std::string history = absl::StrJoin(parts, "/");
+  return layout_.ResolveExisting(workspace, history).ok() ? history : job.profile();
+}
+
+absl::StatusOr<std::string> ProfileReader::Resolve(const std::string& name,
+                                                   const std::string& workspace,
+                                                   std::string* shown) {
+  std::string path = name;
+  // Job ids hold no slash and no dot, file names that readers take do.
+  if (!absl::StrContains(name, '/') && !absl::StrContains(name, '.')) {
+    LY_ASSIGN_OR_RETURN(const std::optional<JobRecord> record, index_.Find(name));
+    if (record.has_value()) {
+      const v1::Job& job = record->job;
+      if (job.profile().empty()) {
+        return MakeError(reason::kJobNotFinished,
+                         absl::StrCat("job ", name, " has no profile: it is ",
+                                      v1::JobState_Name(job.state()).substr(10)),
+                         {absl::StrCat("libreyolo jobs show ", name)});
+      }
+      path = job.profile();
+      // A later job may have replaced the result, which then stands in the history.
+      path = NewestPlace(job, workspace);
+    }
+  }
+  const auto resolved = layout_.ResolveExisting(workspace, path);
+  if (!resolved.ok())
+    return absl::IsNotFound(resolved.status()) ? NotFound(name) : resolved.status();
+  std::error_code error;
+  if (std::filesystem::is_directory(*resolved, error) &&
+      std::filesystem::exists(*resolved + "/profile.json", error)) {
+    *shown = absl::StrCat(absl::StripSuffix(path, "/"), "/profile.json");
+    return absl::StrCat(*resolved, "/profile.json");
+  }
+  *shown = path;
+  return *resolved;
+}
+
+absl::StatusOr<std::string> ProfileReader::FindPath(const v1::TraceRef& ref, const Caller& caller) {
+  switch (ref.ref_case()) {
+    case v1::TraceRef::kName: {
+      std::string shown;
+      return Resolve(ref.name(), ref.workspace(), &shown);
+    }
+    case v1::TraceRef::kBlobDigest:
+      if (blobs_.Has(ref.blob_digest())) return blobs_.Path(ref.blob_digest());
+      return MakeError(reason::kBlobNotFound,
+                       absl::StrCat("\"", ref.typed(), "\" was not uploaded"));
+    case v1::TraceRef::kLocalPath:
+      if (!caller.local_owner) {
+        return MakeError(reason::kPathRefused,
+                         "files can be named by their path on a local daemon only");
+      }
+      if (!absl::StartsWith(ref.local_path(), "/")) {
+        return MakeError(reason::kPathRefused,
+                         absl::StrCat("\"", ref.local_path(), "\" is not absolute"));
+      }
+      return ref.local_path();
+    case v1::TraceRef::REF_NOT_SET:
+      break;
+  }
+  return MakeError(reason::kArgumentInvalid, "no profile or trace was named");
+}
+
+absl::StatusOr<std::shared_ptr<const analysis::Profile>> ProfileReader::Load(
+    const v1::TraceRef& ref, const Caller& caller) {
+  LY_ASSIGN_OR_RETURN(const std::string path, FindPath(ref, caller));
+  std::optional<analysis::WindowRange> window;
+  if (!ref.window().empty()) {
+    LY_ASSIGN_OR_RETURN(window, analysis::ParseWindowRange(ref.window()));
+  }
+  struct stat info;
+  const std::string typed = ref.typed().empty() ? path : ref.typed();
+  if (stat(path.c_str(), &info) != 0) return NotFound(typed);
+  // The same file, unchanged; its sibling summary counts too.
+  struct stat sibling {};
+  const std::string sibling_path =
+      std::filesystem::path(path).parent_path().string() + "/profile_summary.json";
+  stat(sibling_path.c_str(), &sibling);
+  const std::string key = absl::StrCat(path, "|", info.st_dev, "|", info.st_ino, "|", info.st_size,
+                                       "|", info.st_mtim.tv_sec, "|", info.st_mtim.tv_nsec, "|",
+                                       ref.window(), "|", typed, "|", sibling.st_mtim.tv_nsec, "|",
+                                       sibling.st_ino, "|", ref.sibling_summary_digest());
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    for (auto it = cache_.begin(); it != cache_.end(); ++it) {
+      if (it->key != key) continue;
+      cache_.splice(cache_.begin(), cache_, it);
+      return cache_.front().profile;
+    }
+  }
+  analysis::LoadOptions options;
+  options.window = window;
+  options.limits = limits_;
+  options.shown_name = typed;
+  absl::StatusOr<analysis::Profile> loaded;
+  if (!ref.sibling_summary_digest().empty() && blobs_.Has(ref.sibling_summary_digest())) {
+    LY_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+    LY_ASSIGN_OR_RETURN(const std::string summary,
+                        ReadFile(blobs_.Path(ref.sibling_summary_digest())));
+    loaded = analysis::LoadProfileFromBytes(bytes, summary, options);
+  } else {
+    loaded = analysis::LoadProfile(path, options);
+  }
+  if (!loaded.ok()) {
+    if (!absl::IsNotFound(loaded.status())) return loaded.status();
+    return NotFound(typed);
+  }
+  auto profile = std::make_shared<const analysis::Profile>(*std::move(loaded));
+  const std::lock_guard<std::mutex> lock(mu_);
+  cache_.push_front({key, profile});
+  if (cache_.size() > kCacheEntries) cache_.pop_back();
+  return profile;
+}
+
+}  // namespace libreyolo::daemon

@@ -1,0 +1,54 @@
+// Opens what a reader names, and keeps what was parsed warm in a bounded cache: the second question
+// about a trace costs no parsing. Blocks on files; thread-safe.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/analysis/load_profile.h"
+#include "common/analysis/profile.h"
+#include "libreyolo/profile/v1/job.pb.h"
+#include "libreyolo/profile/v1/profile.pb.h"
+#include "server/daemon/service/caller.h"
+#include "server/daemon/store/blob_store.h"
+#include "server/daemon/store/index.h"
+#include "server/daemon/store/layout.h"
+
+namespace libreyolo::daemon {
+
+class ProfileReader {
+ public:
+  ProfileReader(const Layout& layout, const BlobStore& blobs, Index& index,
+                trace::ReadLimits limits)
+      : layout_(layout), blobs_(blobs), index_(index), limits_(limits) {}
+
+  // Errors of every reader; see profiler.proto.
+  absl::StatusOr<std::shared_ptr<const analysis::Profile>> Load(const profile::v1::TraceRef& ref,
+                                                                const Caller& caller);
+  // A job id, or a path in the workspace of a profile, a trace, or the folder that holds a profile
+  // -> absolute path.
+  // `*shown` is the path in the workspace. PROFILE_NOT_FOUND, JOB_NOT_FINISHED, PATH_REFUSED.
+  absl::StatusOr<std::string> Resolve(const std::string& name, const std::string& workspace,
+                                      std::string* shown);
+
+ private:
+  struct Entry {
+    std::string key;
+    std::shared_ptr<const analysis::Profile> profile;
+  };
+  std::string NewestPlace(const profile::v1::Job& job, const std::string& workspace) const;
+  absl::StatusOr<std::string> FindPath(const profile::v1::TraceRef& ref, const Caller& caller);
+
+  const Layout& layout_;
+  const BlobStore& blobs_;
+  Index& index_;
+  const trace::ReadLimits limits_;
+  std::mutex mu_;           // guards cache_; not held while parsing
+  std::list<Entry> cache_;  // newest first
+};
+
+}  // namespace libreyolo::daemon

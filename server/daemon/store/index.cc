@@ -1,0 +1,275 @@
+#include "server/daemon/store/index.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/status_macros.h"
+
+namespace libreyolo::daemon {
+namespace {
+
+namespace v1 = ::libreyolo::profile::v1;
+
+// Raised with every change of the tables; Migrate() brings older files up.
+constexpr int kSchemaVersion = 1;
+
+constexpr char kTables[] = R"sql(
+CREATE TABLE jobs (
+  id TEXT PRIMARY KEY, ordinal INTEGER UNIQUE NOT NULL, principal TEXT NOT NULL, request_id TEXT,
+  active INTEGER NOT NULL, spec_digest TEXT NOT NULL, device TEXT NOT NULL, sequence_reserved INTEGER NOT NULL,
+  worker_pid INTEGER NOT NULL, worker_start_ticks INTEGER NOT NULL, job BLOB NOT NULL);
+CREATE UNIQUE INDEX jobs_by_request ON jobs (principal, request_id) WHERE request_id IS NOT NULL;
+CREATE INDEX jobs_active ON jobs (ordinal) WHERE active = 1;
+CREATE TABLE events (
+  job TEXT NOT NULL, sequence INTEGER NOT NULL, event BLOB NOT NULL, PRIMARY KEY (job, sequence)) WITHOUT ROWID;
+CREATE TABLE projects (workspace TEXT NOT NULL, project TEXT NOT NULL, PRIMARY KEY (workspace, project)) WITHOUT ROWID;
+CREATE TABLE profiles (
+  workspace TEXT NOT NULL, path TEXT NOT NULL, project TEXT NOT NULL, replaced INTEGER NOT NULL,
+  time_ms INTEGER NOT NULL, info BLOB NOT NULL, PRIMARY KEY (workspace, path)) WITHOUT ROWID;
+CREATE INDEX profiles_by_time ON profiles (workspace, time_ms);
+)sql";
+
+constexpr char kJobColumns[] =
+    "SELECT job, request_id, spec_digest, device, sequence_reserved, worker_pid, "
+    "worker_start_ticks FROM jobs ";
+
+absl::StatusOr<JobRecord> ReadJob(const Statement& row) {
+  JobRecord record;
+  if (!record.job.ParseFromString(row.Text(0))) {
+    return MakeError(reason::kStoreFailed, "the index holds a job that cannot be read");
+  }
+  record.request_id = row.Text(1);
+  record.spec_digest = row.Text(2);
+  record.device = row.Text(3);
+  record.sequence_reserved = row.Int(4);
+  record.worker_pid = static_cast<int>(row.Int(5));
+  record.worker_start_ticks = row.Int(6);
+  return record;
+}
+
+absl::StatusOr<std::vector<JobRecord>> ReadJobs(Statement statement) {
+  std::vector<JobRecord> records;
+  for (;;) {
+    LY_ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) return records;
+    LY_ASSIGN_OR_RETURN(JobRecord record, ReadJob(statement));
+    records.push_back(std::move(record));
+  }
+}
+
+absl::StatusOr<std::optional<JobRecord>> ReadOneJob(Statement statement) {
+  LY_ASSIGN_OR_RETURN(std::vector<JobRecord> records, ReadJobs(std::move(statement)));
+  if (records.empty()) return std::nullopt;
+  return std::move(records.front());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Index>> Index::Open(const std::string& path) {
+  LY_ASSIGN_OR_RETURN(std::unique_ptr<Sqlite> db, Sqlite::Open(path));
+  std::unique_ptr<Index> index(new Index(std::move(db)));
+  LY_RETURN_IF_ERROR(index->Migrate());
+  return index;
+}
+
+absl::Status Index::Migrate() {
+  int64_t version = 0;
+  {
+    LY_ASSIGN_OR_RETURN(Statement statement, db_->Prepare("PRAGMA user_version"));
+    LY_RETURN_IF_ERROR(statement.Step().status());
+    version = statement.Int(0);
+  }
+  if (version > kSchemaVersion) {
+    return MakeError(reason::kStoreFailed,
+                     absl::StrCat("the index was written by a newer libreyolod (schema ", version,
+                                  ", this one knows ", kSchemaVersion, ")"),
+                     {"install that version again", "start this one with another --store"});
+  }
+  if (version == kSchemaVersion) return absl::OkStatus();
+  LY_RETURN_IF_ERROR(db_->Execute("BEGIN IMMEDIATE"));
+  absl::Status status = db_->Execute(kTables);
+  if (status.ok())
+    status = db_->Execute(absl::StrCat("PRAGMA user_version = ", kSchemaVersion).c_str());
+  LY_RETURN_IF_ERROR(db_->Execute(status.ok() ? "COMMIT" : "ROLLBACK"));
+  return status;
+}
+
+absl::Status Index::Put(const JobRecord& record, const v1::JobEvent* event) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_RETURN_IF_ERROR(db_->Execute("BEGIN IMMEDIATE"));
+  const absl::Status status = PutLocked(record, event);
+  LY_RETURN_IF_ERROR(db_->Execute(status.ok() ? "COMMIT" : "ROLLBACK"));
+  return status;
+}
+
+absl::Status Index::PutLocked(const JobRecord& record, const v1::JobEvent* event) {
+  LY_ASSIGN_OR_RETURN(
+      Statement put,
+      db_->Prepare(
+          "INSERT INTO jobs (id, ordinal, principal, request_id, active, spec_digest, device, "
+          "sequence_reserved, worker_pid, worker_start_ticks, job) "
+          "VALUES (?, (SELECT COALESCE(MAX(ordinal), 0) + 1 FROM jobs), ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+          "ON CONFLICT (id) DO UPDATE SET active = excluded.active, "
+          "sequence_reserved = excluded.sequence_reserved, worker_pid = excluded.worker_pid, "
+          "worker_start_ticks = excluded.worker_start_ticks, job = excluded.job"));
+  put.Bind(record.job.id()).Bind(record.job.principal());
+  record.request_id.empty() ? put.BindNull() : put.Bind(record.request_id);
+  put.Bind(int64_t{IsTerminal(record.job.state()) ? 0 : 1})
+      .Bind(record.spec_digest)
+      .Bind(record.device)
+      .Bind(record.sequence_reserved)
+      .Bind(int64_t{record.worker_pid})
+      .Bind(record.worker_start_ticks)
+      .BindBlob(record.job.SerializeAsString());
+  LY_RETURN_IF_ERROR(put.Run());
+  if (event == nullptr) return absl::OkStatus();
+  LY_ASSIGN_OR_RETURN(
+      Statement append,
+      db_->Prepare("INSERT OR REPLACE INTO events (job, sequence, event) VALUES (?, ?, ?)"));
+  append.Bind(record.job.id()).Bind(event->sequence()).BindBlob(event->SerializeAsString());
+  return append.Run();
+}
+
+absl::StatusOr<std::optional<JobRecord>> Index::Find(const std::string& id) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(Statement statement,
+                      db_->Prepare(absl::StrCat(kJobColumns, "WHERE id = ?").c_str()));
+  statement.Bind(id);
+  return ReadOneJob(std::move(statement));
+}
+
+absl::StatusOr<std::optional<JobRecord>> Index::FindByRequest(const std::string& principal,
+                                                              const std::string& request_id) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(
+      Statement statement,
+      db_->Prepare(absl::StrCat(kJobColumns, "WHERE principal = ? AND request_id = ?").c_str()));
+  statement.Bind(principal).Bind(request_id);
+  return ReadOneJob(std::move(statement));
+}
+
+absl::StatusOr<std::vector<JobRecord>> Index::LoadActive() {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(
+      Statement statement,
+      db_->Prepare(absl::StrCat(kJobColumns, "WHERE active = 1 ORDER BY ordinal").c_str()));
+  return ReadJobs(std::move(statement));
+}
+
+absl::StatusOr<std::vector<JobRecord>> Index::List(const std::string& before_id, int limit,
+                                                   bool active_only) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  int64_t before = INT64_MAX;
+  if (!before_id.empty()) {
+    LY_ASSIGN_OR_RETURN(Statement find, db_->Prepare("SELECT ordinal FROM jobs WHERE id = ?"));
+    find.Bind(before_id);
+    LY_ASSIGN_OR_RETURN(const bool found, find.Step());
+    if (!found)
+      return MakeError(reason::kArgumentInvalid, "the page token is not one that this server gave");
+    before = find.Int(0);
+  }
+  LY_ASSIGN_OR_RETURN(
+      Statement statement,
+      db_->Prepare(absl::StrCat(kJobColumns,
+                                "WHERE ordinal < ? AND active >= ? ORDER BY ordinal DESC LIMIT ?")
+                       .c_str()));
+  statement.Bind(before).Bind(int64_t{active_only ? 1 : 0}).Bind(int64_t{limit});
+  return ReadJobs(std::move(statement));
+}
+
+absl::StatusOr<std::vector<v1::JobEvent>> Index::Events(const std::string& id,
+                                                        int64_t after_sequence) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(
+      Statement statement,
+      db_->Prepare("SELECT event FROM events WHERE job = ? AND sequence > ? ORDER BY sequence"));
+  statement.Bind(id).Bind(after_sequence);
+  std::vector<v1::JobEvent> events;
+  for (;;) {
+    LY_ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) return events;
+    if (!events.emplace_back().ParseFromString(statement.Text(0))) {
+      return MakeError(reason::kStoreFailed, "the index holds an event that cannot be read");
+    }
+  }
+}
+
+absl::Status Index::Delete(const std::string& id) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  for (const char* sql : {"DELETE FROM events WHERE job = ?", "DELETE FROM jobs WHERE id = ?"}) {
+    LY_ASSIGN_OR_RETURN(Statement statement, db_->Prepare(sql));
+    statement.Bind(id);
+    LY_RETURN_IF_ERROR(statement.Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Index::AddProject(const Project& project) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(
+      Statement statement,
+      db_->Prepare("INSERT OR IGNORE INTO projects (workspace, project) VALUES (?, ?)"));
+  statement.Bind(project.workspace).Bind(project.project);
+  return statement.Run();
+}
+
+absl::StatusOr<std::vector<Index::Project>> Index::Projects() {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(Statement statement, db_->Prepare("SELECT workspace, project FROM projects"));
+  std::vector<Project> projects;
+  for (;;) {
+    LY_ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) return projects;
+    projects.push_back({statement.Text(0), statement.Text(1)});
+  }
+}
+
+absl::Status Index::SetProfiles(const Project& project,
+                                const std::vector<v1::ProfileInfo>& profiles) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_RETURN_IF_ERROR(db_->Execute("BEGIN IMMEDIATE"));
+  const absl::Status status = [&]() -> absl::Status {
+    LY_ASSIGN_OR_RETURN(Statement clear,
+                        db_->Prepare("DELETE FROM profiles WHERE workspace = ? AND project = ?"));
+    clear.Bind(project.workspace).Bind(project.project);
+    LY_RETURN_IF_ERROR(clear.Run());
+    for (const v1::ProfileInfo& info : profiles) {
+      LY_ASSIGN_OR_RETURN(
+          Statement put,
+          db_->Prepare(
+              "INSERT OR REPLACE INTO profiles (workspace, path, project, replaced, time_ms, "
+              "info) VALUES (?, ?, ?, ?, ?, ?)"));
+      put.Bind(project.workspace)
+          .Bind(info.path())
+          .Bind(project.project)
+          .Bind(int64_t{info.replaced() ? 1 : 0});
+      put.Bind(info.time().seconds() * 1000 + info.time().nanos() / 1'000'000)
+          .BindBlob(info.SerializeAsString());
+      LY_RETURN_IF_ERROR(put.Run());
+    }
+    return absl::OkStatus();
+  }();
+  LY_RETURN_IF_ERROR(db_->Execute(status.ok() ? "COMMIT" : "ROLLBACK"));
+  return status;
+}
+
+absl::StatusOr<std::vector<v1::ProfileInfo>> Index::ListProfiles(const std::string& workspace,
+                                                                 bool include_replaced,
+                                                                 int64_t offset, int limit) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(
+      Statement statement,
+      db_->Prepare("SELECT info FROM profiles WHERE workspace = ? AND replaced <= ? "
+                   "ORDER BY time_ms DESC, path LIMIT ? OFFSET ?"));
+  statement.Bind(workspace)
+      .Bind(int64_t{include_replaced ? 1 : 0})
+      .Bind(int64_t{limit})
+      .Bind(offset);
+  std::vector<v1::ProfileInfo> profiles;
+  for (;;) {
+    LY_ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) return profiles;
+    if (!profiles.emplace_back().ParseFromString(statement.Text(0))) profiles.pop_back();
+  }
+}
+
+}  // namespace libreyolo::daemon

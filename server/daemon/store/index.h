@@ -1,0 +1,61 @@
+// The daemon's database: jobs with their events (the truth about jobs), and which projects and
+// profiles there are (a cache of the file system, which start-up brings up to date). Thread-safe:
+// it locks itself.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "libreyolo/profile/v1/profile.pb.h"
+#include "server/daemon/jobs/job_store.h"
+#include "server/daemon/store/sqlite.h"
+
+namespace libreyolo::daemon {
+
+class Index : public JobStore {
+ public:
+  // Opens or makes <state>/index.sqlite. STORE_FAILED for one that a newer libreyolod wrote, or
+  // that is damaged.
+  static absl::StatusOr<std::unique_ptr<Index>> Open(const std::string& path);
+
+  absl::Status Put(const JobRecord& record, const profile::v1::JobEvent* event) override;
+  absl::StatusOr<std::optional<JobRecord>> Find(const std::string& id) override;
+  absl::StatusOr<std::optional<JobRecord>> FindByRequest(const std::string& principal,
+                                                         const std::string& request_id) override;
+  absl::StatusOr<std::vector<JobRecord>> LoadActive() override;
+  absl::StatusOr<std::vector<JobRecord>> List(const std::string& before_id, int limit,
+                                              bool active_only) override;
+  absl::StatusOr<std::vector<profile::v1::JobEvent>> Events(const std::string& id,
+                                                            int64_t after_sequence) override;
+  absl::Status Delete(const std::string& id) override;
+
+  // Projects that jobs have written to: where staging may be left and profiles are found.
+  struct Project {
+    std::string workspace;
+    std::string project;
+  };
+  absl::Status AddProject(const Project& project);
+  absl::StatusOr<std::vector<Project>> Projects();
+
+  // Replaces what is known of one project's profiles.
+  absl::Status SetProfiles(const Project& project,
+                           const std::vector<profile::v1::ProfileInfo>& profiles);
+  // Newest first, from `offset` on.
+  absl::StatusOr<std::vector<profile::v1::ProfileInfo>> ListProfiles(const std::string& workspace,
+                                                                     bool include_replaced,
+                                                                     int64_t offset, int limit);
+
+ private:
+  explicit Index(std::unique_ptr<Sqlite> db) : db_(std::move(db)) {}
+  absl::Status Migrate();
+  absl::Status PutLocked(const JobRecord& record, const profile::v1::JobEvent* event);
+
+  std::mutex mu_;  // guards db_
+  std::unique_ptr<Sqlite> db_;
+};
+
+}  // namespace libreyolo::daemon

@@ -1,0 +1,110 @@
+#include "server/daemon/store/layout.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/file.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/parse_job_spec.h"
+
+namespace libreyolo::daemon {
+namespace {
+
+constexpr char kDefaultWorkspace[] = "default";
+
+bool IsWorkspaceName(const std::string& name) {
+  if (name.empty() || name.size() > 64 || name[0] == '.') return false;
+  for (char c : name) {
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    if (!plain) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string StagingDir(const std::string& project_dir, const std::string& job_id) {
+  return absl::StrCat(project_dir, "/.staging/", job_id);
+}
+
+absl::StatusOr<std::string> Layout::WorkspaceRoot(const std::string& workspace) const {
+  if (config_.local) {
+    if (workspace.empty()) return config_.workspace_root;
+    return MakeError(reason::kArgumentInvalid,
+                     absl::StrCat("a local daemon has no workspace called \"", workspace, "\""));
+  }
+  const std::string name = workspace.empty() ? kDefaultWorkspace : workspace;
+  if (!IsWorkspaceName(name)) {
+    return MakeError(reason::kArgumentInvalid, absl::StrCat("\"", name, "\" is no workspace name"),
+                     {"names have up to 64 of a-z 0-9 . _ - and do not start with a dot"});
+  }
+  const std::string root = absl::StrCat(config_.workspace_root, "/", name);
+  LY_RETURN_IF_ERROR(MakeDirectories(root));
+  return root;
+}
+
+absl::StatusOr<std::string> Layout::ResolveExisting(const std::string& workspace,
+                                                    const std::string& relative) const {
+  LY_ASSIGN_OR_RETURN(const std::string root, WorkspaceRoot(workspace));
+  LY_ASSIGN_OR_RETURN(const std::string clean, rpc::NormalizeRelativePath(relative));
+  const std::string path = clean.empty() ? root : absl::StrCat(root, "/", clean);
+  char real[PATH_MAX];
+  if (realpath(path.c_str(), real) == nullptr) return ErrnoStatus(errno, "open", relative);
+  if (config_.local) return path;
+  char real_root[PATH_MAX];
+  if (realpath(root.c_str(), real_root) == nullptr) return ErrnoStatus(errno, "open", workspace);
+  const std::string prefix = absl::StrCat(real_root, "/");
+  if (std::string(real) != real_root && !absl::StartsWith(real, prefix)) {
+    return MakeError(reason::kPathRefused,
+                     absl::StrCat("the path \"", relative, "\" leaves the workspace"));
+  }
+  return std::string(real);
+}
+
+absl::StatusOr<std::string> Layout::ProjectDir(const std::string& workspace,
+                                               const std::string& project) const {
+  LY_ASSIGN_OR_RETURN(const std::string root, WorkspaceRoot(workspace));
+  LY_ASSIGN_OR_RETURN(const std::string clean, rpc::NormalizeRelativePath(project));
+  // The nearest part that exists must not lead out of the workspace.
+  std::filesystem::path part(clean);
+  while (!part.empty()) {
+    const auto existing = ResolveExisting(workspace, part.string());
+    if (existing.ok()) break;
+    if (HasReason(existing.status(), reason::kPathRefused)) return existing.status();
+    part = part.parent_path();
+  }
+  return absl::StrCat(root, "/", clean);
+}
+
+absl::Status Layout::CheckProjectWritable(const std::string& workspace,
+                                          const std::string& project) const {
+  LY_ASSIGN_OR_RETURN(const std::string folder, ProjectDir(workspace, project));
+  std::filesystem::path part(folder);
+  struct stat info;
+  while (part.has_relative_path() && stat(part.c_str(), &info) != 0 && errno == ENOENT)
+    part = part.parent_path();
+  const auto refuse = [&](const std::string& why) {
+    return MakeError(reason::kProjectNotWritable,
+                     absl::StrCat("results cannot be written below \"", project,
+                                  "\": ", part.string(), ": ", why),
+                     {"choose another folder with --project", "make that folder writable"});
+  };
+  if (stat(part.c_str(), &info) != 0) return refuse(strerror(errno));
+  if (!S_ISDIR(info.st_mode)) return refuse("is not a folder");
+  if (faccessat(AT_FDCWD, part.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
+    return refuse(strerror(errno));
+  return absl::OkStatus();
+}
+
+}  // namespace libreyolo::daemon

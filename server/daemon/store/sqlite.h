@@ -1,0 +1,65 @@
+// The few things about SQLite that the index needs: a connection, statements that clean up, errors
+// as statuses. Not thread-safe by itself.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace libreyolo::daemon {
+
+class Statement;
+
+class Sqlite {
+ public:
+  // Opens or makes the file: WAL, and synchronous FULL, so that a committed change survives a power
+  // cut.
+  static absl::StatusOr<std::unique_ptr<Sqlite>> Open(const std::string& path);
+  ~Sqlite();
+  Sqlite(const Sqlite&) = delete;
+  Sqlite& operator=(const Sqlite&) = delete;
+
+  absl::Status Execute(const char* sql);
+  absl::StatusOr<Statement> Prepare(const char* sql);
+
+ private:
+  explicit Sqlite(sqlite3* db) : db_(db) {}
+  sqlite3* db_;
+};
+
+// Bind in order, then step. One use.
+class Statement {
+ public:
+  explicit Statement(sqlite3_stmt* statement) : statement_(statement) {}
+  Statement(Statement&& other) noexcept : statement_(other.statement_), next_(other.next_) {
+    other.statement_ = nullptr;
+  }
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+  ~Statement();
+
+  Statement& Bind(int64_t value);
+  Statement& Bind(absl::string_view text);
+  Statement& BindBlob(absl::string_view bytes);
+  Statement& BindNull();
+
+  // True when there is a row.
+  absl::StatusOr<bool> Step();
+  // Steps to the end.
+  absl::Status Run();
+
+  int64_t Int(int column) const;
+  std::string Text(int column) const;
+
+ private:
+  sqlite3_stmt* statement_;
+  int next_ = 1;
+};
+
+}  // namespace libreyolo::daemon
