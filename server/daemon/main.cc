@@ -17,7 +17,6 @@ constexpr int kExitFailed = 1;
 
 int Fail(const absl::Status& status, int code) {
   std::fprintf(stderr, "libreyolod: %s\n", std::string(status.message()).c_str());
-  libreyolo::LogError("not started", {{"error", status.message()}});
   return code;
 }
 
@@ -54,7 +53,11 @@ int main(int argc, char** argv) {
                    : absl::IsAlreadyExists(status)   ? libreyolo::daemon::kExitAlreadyRunning
                    : absl::IsInvalidArgument(status) ? kExitUsage
                                                      : kExitFailed;
-  if (!status.ok()) Fail(status, code);
+  if (!status.ok()) {
+    Fail(status, code);
+    if (!config->log_path.empty())
+      libreyolo::LogError("not started", {{"error", status.message()}});
+  }
   libreyolo::SetLogSink(nullptr);
   return code;
 }
