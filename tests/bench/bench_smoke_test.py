@@ -70,11 +70,17 @@ class SmokeTest(unittest.TestCase):
     def test_daemon_memory(self):
         self.run_script("bench_daemon_memory.py")
 
+    def test_loader(self):
+        self.run_script("bench_loader_vs_peer.py", "--peer", self.find_peer())
+
     def test_infer(self):
+        self.run_script("bench_infer_vs_peer.py", "--peer", self.find_peer())
+
+    def find_peer(self):
         peer = os.environ.get("LIBREYOLO_PEER", str(bench_util.ROOT / ".deps" / "peer"))
         if not (Path(peer) / "bin" / "libreyolo").exists():
             self.skipTest("the peer program is not installed (tests/bench/peer_env.sh)")
-        self.run_script("bench_infer_vs_peer.py", "--peer", peer)
+        return peer
 
 
 if __name__ == "__main__":
