@@ -1,0 +1,142 @@
+#include "client/cli.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "client/exit_code.h"
+#include "client/flags.h"
+#include "client/help.h"
+#include "common/base/error.h"
+#include "common/json/json_value.h"
+
+namespace libreyolo::client {
+namespace {
+
+void PrintError(const absl::Status& status, bool json, std::ostream& err) {
+  const ErrorDetail detail = GetErrorDetail(status);
+  if (!json) {
+    err << "error: " << detail.message << "\n";
+    for (const std::string& hint : detail.hints) err << "hint:  " << hint << "\n";
+    return;
+  }
+  JsonValue object{JsonValue::Object{}};
+  object.Set("reason", detail.reason);
+  object.Set("message", detail.message);
+  object.Set("hints", JsonValue(JsonValue::Array(detail.hints.begin(), detail.hints.end())));
+  err << object.ToCompact() << "\n";
+}
+
+absl::StatusOr<int> RunCommand(const Context& context) {
+  switch (context.line.command->id) {
+    case CommandId::kProfileRun:
+      return RunTraining(context);
+    case CommandId::kProfileInfer:
+      return RunInfer(context);
+    case CommandId::kProfileSummary:
+      return RunSummary(context);
+    case CommandId::kProfileGet:
+      return RunGet(context);
+    case CommandId::kProfilePhases:
+      return RunPhases(context);
+    case CommandId::kProfileKernels:
+      return RunKernels(context);
+    case CommandId::kProfileOps:
+      return RunOps(context);
+    case CommandId::kProfileCompare:
+      return RunCompare(context);
+    case CommandId::kProfileWhatIf:
+      return RunWhatIf(context);
+    case CommandId::kProfileList:
+      return RunProfileList(context);
+    case CommandId::kProfileFetch:
+      return RunProfileFetch(context);
+    case CommandId::kJobsList:
+      return RunJobsList(context);
+    case CommandId::kJobsShow:
+      return RunJobsShow(context);
+    case CommandId::kJobsWatch:
+      return RunJobsWatch(context);
+    case CommandId::kJobsCancel:
+      return RunJobsCancel(context);
+    case CommandId::kJobsLogs:
+      return RunJobsLogs(context);
+    case CommandId::kDevices:
+      return RunDevices(context);
+    case CommandId::kDaemonStatus:
+      return RunDaemonStatus(context);
+    case CommandId::kDaemonStop:
+      return RunDaemonStop(context);
+    case CommandId::kDaemonRestart:
+      return RunDaemonRestart(context);
+    case CommandId::kDaemonLogs:
+      return RunDaemonLogs(context);
+  }
+  return MakeError(reason::kInternal, "a command without code");
+}
+
+absl::StatusOr<int> Dispatch(const CommandLine& line, const Streams& streams, const Deps& deps) {
+  const Context context{line, streams, deps};
+  switch (line.kind) {
+    case CommandLine::Kind::kHelp:
+      streams.out << HelpText(line);
+      return kExitOk;
+    case CommandLine::Kind::kDumpFlags:
+      streams.out << DumpFlags() << "\n";
+      return kExitOk;
+    case CommandLine::Kind::kVersion:
+      return RunVersion(context);
+    case CommandLine::Kind::kCommand:
+      break;
+  }
+  return RunCommand(context);
+}
+
+int ColumnsOf(int fd) {
+  winsize size{};
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+}  // namespace
+
+void Context::Note(const std::string& text) const {
+  if (!json()) err() << text << "\n" << std::flush;
+}
+
+int RunCli(const std::vector<std::string>& args, const Streams& streams, const Deps& deps) {
+  const absl::StatusOr<CommandLine> line = ParseCommandLine(args);
+  if (!line.ok()) {
+    PrintError(line.status(), AsksForJson(args), streams.err);
+    return ExitCodeOf(line.status());
+  }
+  absl::StatusOr<int> code = Dispatch(*line, streams, deps);
+  if (code.ok() && !streams.out.flush()) {
+    code = MakeError(reason::kStoreFailed, "cannot write to standard output");
+  }
+  if (code.ok()) return *code;
+  PrintError(code.status(), line->json, streams.err);
+  return ExitCodeOf(code.status());
+}
+
+int RunCliOnProcess(int argc, char** argv) {
+  std::ios::sync_with_stdio(false);
+  Streams streams{std::cout, std::cerr};
+  streams.out_is_terminal = ::isatty(STDOUT_FILENO) != 0;
+  streams.err_is_terminal = ::isatty(STDERR_FILENO) != 0;
+  streams.out_columns = ColumnsOf(STDOUT_FILENO);
+  if (const int columns = ColumnsOf(STDERR_FILENO); columns > 0) streams.err_columns = columns;
+  const SystemClock clock;
+  const Deps deps{Connect,
+                  [](const char* name) -> std::optional<std::string> {
+                    const char* value = std::getenv(name);
+                    if (value == nullptr) return std::nullopt;
+                    return value;
+                  },
+                  clock};
+  return RunCli(std::vector<std::string>(argv + 1, argv + argc), streams, deps);
+}
+
+}  // namespace libreyolo::client

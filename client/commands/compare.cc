@@ -1,0 +1,33 @@
+#include "client/commands/reader.h"
+#include "client/exit_code.h"
+#include "client/render/text.h"
+#include "common/base/status_macros.h"
+
+namespace libreyolo::client {
+
+namespace v1 = ::libreyolo::profile::v1;
+
+absl::StatusOr<int> RunCompare(const Context& context) {
+  const Arguments& args = context.args();
+  LY_ASSIGN_OR_RETURN(Reader reader, Reader::Make(context));
+  v1::CompareRequest request;
+  request.set_force(args.Switch("--force"));
+  request.set_fail_on(args.Text("--fail-on"));
+  v1::CompareReport report;
+  LY_RETURN_IF_ERROR(reader.ReadTwo(
+      args.Word(0), args.Word(1), [&](const v1::TraceRef& before, const v1::TraceRef& after) {
+        *request.mutable_before() = before;
+        *request.mutable_after() = after;
+        return Call(reader.stub(), &v1::ProfileService::Stub::Compare, request, report);
+      }));
+  if (context.json()) {
+    reader.PrintDocument(report.document_json());
+  } else {
+    context.out() << CompareText(report);
+  }
+  if (!report.condition_met()) return kExitOk;
+  context.Note("--fail-on holds: " + report.condition());
+  return kExitConditionMet;
+}
+
+}  // namespace libreyolo::client

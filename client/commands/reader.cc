@@ -1,0 +1,102 @@
+#include "client/commands/reader.h"
+
+#include "absl/strings/str_cat.h"
+#include "client/rpc/inputs.h"
+#include "common/base/error.h"
+#include "common/base/status_macros.h"
+
+namespace libreyolo::client {
+namespace {
+
+namespace v1 = ::libreyolo::profile::v1;
+
+}  // namespace
+
+Reader::Reader(const Context& context, Server server)
+    : context_(&context),
+      server_(std::move(server)),
+      window_(context.args().Text("--window")),
+      stub_(v1::ProfileService::NewStub(server_.channel)) {}
+
+absl::StatusOr<Reader> Reader::Make(const Context& context) {
+  LY_ASSIGN_OR_RETURN(Server server, context.Connect(NeedDaemon::kAny));
+  return Reader(context, std::move(server));
+}
+
+absl::StatusOr<v1::TraceRef> Reader::Resolve(const std::string& word) const {
+  return ResolveTrace(server_, word, window_);
+}
+
+bool Reader::MayBeOwnFile(const std::string& word) const {
+  return !server_.local && !IsOwnPath(word) && word != "-";
+}
+
+void Reader::NoteSource(const std::string& word, const v1::TraceRef& ref) {
+  if (!MayBeOwnFile(word) || ref.ref_case() != v1::TraceRef::kName || !ExistsHere(word)) return;
+  source_ = "server";
+  context_->Note(absl::StrCat("note: read ", word, " of the server ", server_.address,
+                              "; the file here is ./", word));
+}
+
+absl::Status Reader::Read(const std::string& word,
+                          absl::FunctionRef<absl::Status(const v1::TraceRef&)> call) {
+  LY_ASSIGN_OR_RETURN(v1::TraceRef ref, Resolve(word));
+  absl::Status status = call(ref);
+  if (HasReason(status, reason::kProfileNotFound) && MayBeOwnFile(word)) {
+    absl::StatusOr<v1::TraceRef> own = RetryTraceAsOwnFile(server_, word, window_);
+    if (absl::IsNotFound(own.status())) return status;  // neither here: the server's answer says so
+    LY_RETURN_IF_ERROR(own.status());
+    ref = *std::move(own);
+    status = call(ref);
+  }
+  if (status.ok()) NoteSource(word, ref);
+  return status;
+}
+
+absl::Status Reader::ReadTwo(
+    const std::string& first, const std::string& second,
+    absl::FunctionRef<absl::Status(const v1::TraceRef&, const v1::TraceRef&)> call) {
+  LY_ASSIGN_OR_RETURN(v1::TraceRef first_ref, Resolve(first));
+  LY_ASSIGN_OR_RETURN(v1::TraceRef second_ref, Resolve(second));
+  absl::Status status = call(first_ref, second_ref);
+  if (HasReason(status, reason::kProfileNotFound) && !server_.local) {
+    // The error does not tell which of the two is missing; a cheap call on each does.
+    const auto find = [&](const std::string& word, v1::TraceRef& found) {
+      return Read(word, [&](const v1::TraceRef& ref) {
+        found = ref;
+        v1::GetMetricRequest request;
+        v1::GetMetricResponse response;
+        *request.mutable_trace() = ref;
+        return Call(*stub_, &v1::ProfileService::Stub::GetMetric, request, response);
+      });
+    };
+    LY_RETURN_IF_ERROR(find(first, first_ref));
+    LY_RETURN_IF_ERROR(find(second, second_ref));
+    return call(first_ref, second_ref);
+  }
+  if (status.ok()) {
+    NoteSource(first, first_ref);
+    NoteSource(second, second_ref);
+  }
+  return status;
+}
+
+void Reader::PrintDocument(const std::string& document_json) const {
+  if (!source_.has_value()) {
+    context_->out() << document_json << "\n";
+    return;
+  }
+  absl::StatusOr<JsonValue> document = ParseJson(document_json);
+  if (document.ok()) {
+    PrintDocument(*std::move(document));
+  } else {
+    context_->out() << document_json << "\n";
+  }
+}
+
+void Reader::PrintDocument(JsonValue document) const {
+  if (source_.has_value() && document.is_object()) document.Set("source", *source_);
+  context_->out() << document.ToIndented() << "\n";
+}
+
+}  // namespace libreyolo::client

@@ -1,0 +1,25 @@
+#include "client/commands/reader.h"
+#include "client/render/text.h"
+#include "common/base/status_macros.h"
+
+namespace libreyolo::client {
+
+namespace v1 = ::libreyolo::profile::v1;
+
+absl::StatusOr<int> RunSummary(const Context& context) {
+  LY_ASSIGN_OR_RETURN(Reader reader, Reader::Make(context));
+  v1::SummaryReport report;
+  LY_RETURN_IF_ERROR(reader.Read(context.args().Word(0), [&](const v1::TraceRef& trace) {
+    v1::GetSummaryRequest request;
+    *request.mutable_trace() = trace;
+    return Call(reader.stub(), &v1::ProfileService::Stub::GetSummary, request, report);
+  }));
+  if (context.json()) {
+    reader.PrintDocument(report.document_json());
+  } else {
+    context.out() << SummaryText(report);
+  }
+  return 0;
+}
+
+}  // namespace libreyolo::client
