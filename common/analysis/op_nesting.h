@@ -1,6 +1,7 @@
 // Self time of operations from how they nest on their threads. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -8,30 +9,52 @@
 
 namespace libreyolo::analysis {
 
-// Calls `visit(op)` once for each operation of `ops` (one thread's, in any order; sorted in place),
-// in order of start, and then, for each stretch of time that a nested operation takes from one
-// around it, `cover(around, nanoseconds)`. `visit` returns a token that `cover` gets back as
-// `around`.
+// True when `a` comes before `b` on a thread: it starts earlier, or is the longer of two that start
+// together and so the outer one.
+inline bool NestsBefore(const trace::OpRecord& a, const trace::OpRecord& b) {
+  return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.duration_ns > b.duration_ns;
+}
+
+// True when the operations of every thread stand in that order.
+bool IsInNestingOrder(const std::vector<trace::OpRecord>& ops, size_t thread_count);
+
+// Calls `visit(op)` once for each operation that starts at a time for which `inside` holds, thread
+// by thread in order of start, and then, for each stretch of time that a nested operation takes
+// from one around it, `cover(around, nanoseconds)`. `visit` returns a token that `cover` gets back
+// as `around`.
 //
-// The self time of an operation is its duration less what covers it. Of two operations that begin
-// together the longer is the outer one; an operation that outlasts the one it began in is nested
-// all the same. So the self times of a thread add up to the time that any operation covers.
-template <typename Visit, typename Cover>
-void VisitNestedOps(std::vector<trace::OpRecord>& ops, Visit visit, Cover cover);
+// The self time of an operation is its duration less what covers it. An operation that outlasts the
+// one it began in is nested all the same; what is left of it covers the next one around. So the
+// self times of a thread add up to the time that any operation covers.
+template <typename Inside, typename Visit, typename Cover>
+void VisitNestedOps(const std::vector<trace::OpRecord>& ops, size_t thread_count, Inside inside,
+                    Visit visit, Cover cover);
 
 // ---- implementation ----
 
-void SortForNesting(std::vector<trace::OpRecord>& ops);
+namespace internal {
 
-template <typename Visit, typename Cover>
-void VisitNestedOps(std::vector<trace::OpRecord>& ops, Visit visit, Cover cover) {
-  SortForNesting(ops);
+// The operations of `ops` in nesting order, thread by thread.
+std::vector<trace::OpRecord> SortedByNesting(const std::vector<trace::OpRecord>& ops,
+                                             size_t thread_count);
+
+}  // namespace internal
+
+template <typename Inside, typename Visit, typename Cover>
+void VisitNestedOps(const std::vector<trace::OpRecord>& ops, size_t thread_count, Inside inside,
+                    Visit visit, Cover cover) {
   struct Open {
     int64_t end_ns;
     decltype(visit(ops.front())) token;
   };
-  std::vector<Open> open;
-  for (const trace::OpRecord& op : ops) {
+  // Profilers mostly write each thread in order; only where they do not is a sorted copy made.
+  std::vector<trace::OpRecord> sorted;
+  const bool in_order = IsInNestingOrder(ops, thread_count);
+  if (!in_order) sorted = internal::SortedByNesting(ops, thread_count);
+  std::vector<std::vector<Open>> threads(thread_count);
+  for (const trace::OpRecord& op : in_order ? ops : sorted) {
+    if (!inside(op.start_ns)) continue;
+    std::vector<Open>& open = threads[op.thread];
     const int64_t end = op.start_ns + op.duration_ns;
     while (!open.empty() && open.back().end_ns <= op.start_ns) open.pop_back();
     const auto token = visit(op);

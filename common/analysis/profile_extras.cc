@@ -10,10 +10,10 @@
 namespace libreyolo::analysis {
 namespace {
 
-constexpr const char* kExtraKeys[] = {"writer", "job",      "validity",     "findings",    "levers",
-                                      "bound_stored", "gpu",          "exact",       "tracing",
-                                      "devices",      "completeness", "peak_rss_mb", "environment",
-                                      "weights",      "latencies_ns", "dataload_ns", "trials"};
+constexpr const char* kExtraKeys[] = {
+    "writer",      "job",     "validity",     "findings",    "levers",       "bound_stored",
+    "gpu",         "exact",   "tracing",      "devices",     "completeness", "peak_rss_mb",
+    "environment", "weights", "latencies_ns", "dataload_ns", "trials"};
 
 struct GpuWord {
   GpuState state;

@@ -24,29 +24,47 @@ using trace::RecordedTrace;
 constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
-// Per-name totals of one phase, or of all.
+// Per-name totals of one phase, or of all. Names are dense ids, so a table finds the row; a trace
+// with very many names gets a hash map in its place.
 template <typename Totals>
 class TotalsByName {
  public:
+  explicit TotalsByName(size_t name_count = 0) : name_count_(name_count) {}
+
   Totals& operator[](trace::NameId name) {
-    const auto [it, inserted] = index_.emplace(name, rows_.size());
-    if (inserted) {
-      rows_.emplace_back();
-      rows_.back().name = name;
-    }
-    return rows_[it->second];
+    if (name_count_ > kMaxTable) return rows_[Place(sparse_.emplace(name, 0).first->second, name)];
+    if (table_.empty()) table_.resize(name_count_);
+    return rows_[Place(table_[name], name)];
   }
   std::vector<Totals>& rows() { return rows_; }
 
  private:
-  absl::flat_hash_map<trace::NameId, size_t> index_;
+  static constexpr size_t kMaxTable = 1 << 16;
+
+  // `slot` holds the row's index plus 1, or 0 before there is one.
+  size_t Place(uint32_t& slot, trace::NameId name) {
+    if (slot == 0) {
+      rows_.emplace_back();
+      rows_.back().name = name;
+      slot = static_cast<uint32_t>(rows_.size());
+    }
+    return slot - 1;
+  }
+
+  size_t name_count_;
+  std::vector<uint32_t> table_;
+  absl::flat_hash_map<trace::NameId, uint32_t> sparse_;
   std::vector<Totals> rows_;
 };
 
 class Computation {
  public:
   Computation(const RecordedTrace& trace, const FigureOptions& options)
-      : trace_(trace), options_(options), phases_(trace) {}
+      : trace_(trace),
+        options_(options),
+        phases_(trace),
+        kernels_(trace.names.size()),
+        ops_(trace.names.size()) {}
 
   absl::StatusOr<TraceFigures> Run();
 
@@ -57,6 +75,8 @@ class Computation {
     int64_t op_count = 0;
     TotalsByName<KernelTotals> kernels;
     TotalsByName<OpTotals> ops;
+
+    explicit PhaseTotals(size_t names) : kernels(names), ops(names) {}
   };
   struct NameClass {
     uint32_t category = 0;
@@ -111,7 +131,7 @@ class Computation {
 
 absl::StatusOr<TraceFigures> Computation::Run() {
   LY_RETURN_IF_ERROR(ChooseWindow());
-  phase_totals_.resize(phases_.names().size() + 1);
+  phase_totals_.resize(phases_.names().size() + 1, PhaseTotals(trace_.names.size()));
   AddCalls();
   AddKernels();
   SweepDevices();
@@ -337,33 +357,26 @@ void Computation::AddCopies() {
 }
 
 void Computation::AddOps() {
-  std::vector<std::vector<trace::OpRecord>> by_thread(trace_.threads.size());
-  for (const trace::OpRecord& op : trace_.ops) {
-    if (Inside(op.start_ns)) by_thread[op.thread].push_back(op);
-  }
   struct Place {
     PhaseTotals* phase;
     trace::NameId name;
   };
-  for (std::vector<trace::OpRecord>& ops : by_thread) {
-    VisitNestedOps(
-        ops,
-        [&](const trace::OpRecord& op) {
-          PhaseTotals& phase = Phase(op.start_ns);
-          ++phase.op_count;
-          for (OpTotals* totals : {&ops_[op.name], &phase.ops[op.name]}) {
-            totals->time_ns += op.duration_ns;
-            totals->self_ns += op.duration_ns;
-            ++totals->count;
-          }
-          return Place{&phase, op.name};
-        },
-        [&](const Place& around, int64_t covered_ns) {
-          ops_[around.name].self_ns -= covered_ns;
-          around.phase->ops[around.name].self_ns -= covered_ns;
-        });
-    ops = {};
-  }
+  VisitNestedOps(
+      trace_.ops, trace_.threads.size(), [&](int64_t start_ns) { return Inside(start_ns); },
+      [&](const trace::OpRecord& op) {
+        PhaseTotals& phase = Phase(op.start_ns);
+        ++phase.op_count;
+        for (OpTotals* totals : {&ops_[op.name], &phase.ops[op.name]}) {
+          totals->time_ns += op.duration_ns;
+          totals->self_ns += op.duration_ns;
+          ++totals->count;
+        }
+        return Place{&phase, op.name};
+      },
+      [&](const Place& around, int64_t covered_ns) {
+        ops_[around.name].self_ns -= covered_ns;
+        around.phase->ops[around.name].self_ns -= covered_ns;
+      });
   const auto longest = [](const OpTotals& a, const OpTotals& b) {
     return a.self_ns != b.self_ns ? a.self_ns > b.self_ns : a.name < b.name;
   };

@@ -25,7 +25,10 @@ constexpr size_t kPackedChunk = 128 << 10;
 
 class FileSource : public ByteSource {
  public:
-  FileSource(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  FileSource(UniqueFd fd, std::string path, int64_t size)
+      : fd_(std::move(fd)), path_(std::move(path)), size_(size) {}
+
+  int64_t SizeHint() const override { return size_; }
 
   absl::StatusOr<size_t> Read(char* buffer, size_t size) override {
     while (true) {
@@ -38,11 +41,15 @@ class FileSource : public ByteSource {
  private:
   UniqueFd fd_;
   std::string path_;
+  const int64_t size_;
 };
 
 class MemorySource : public ByteSource {
  public:
-  explicit MemorySource(absl::string_view bytes) : rest_(bytes) {}
+  explicit MemorySource(absl::string_view bytes)
+      : rest_(bytes), size_(static_cast<int64_t>(bytes.size())) {}
+
+  int64_t SizeHint() const override { return size_; }
 
   absl::StatusOr<size_t> Read(char* buffer, size_t size) override {
     const size_t count = std::min(size, rest_.size());
@@ -53,6 +60,7 @@ class MemorySource : public ByteSource {
 
  private:
   absl::string_view rest_;
+  const int64_t size_;
 };
 
 // Gives `head` first, then the rest of `source`.
@@ -60,6 +68,8 @@ class PeekedSource : public ByteSource {
  public:
   PeekedSource(std::string head, std::unique_ptr<ByteSource> source)
       : head_(std::move(head)), source_(std::move(source)) {}
+
+  int64_t SizeHint() const override { return source_->SizeHint(); }
 
   absl::StatusOr<size_t> Read(char* buffer, size_t size) override {
     if (used_ == head_.size()) return source_->Read(buffer, size);
@@ -184,7 +194,7 @@ absl::StatusOr<std::unique_ptr<ByteSource>> OpenFileSource(const std::string& pa
     return MakeError(reason::kTraceUnparsable, absl::StrCat(path, " is a folder"),
                      {"name the profile.json or the trace in it"});
   }
-  return std::unique_ptr<ByteSource>(new FileSource(std::move(fd), path));
+  return std::unique_ptr<ByteSource>(new FileSource(std::move(fd), path, info.st_size));
 }
 
 std::unique_ptr<ByteSource> MakeMemorySource(absl::string_view bytes) {

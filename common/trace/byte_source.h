@@ -16,6 +16,8 @@ class ByteSource {
   virtual ~ByteSource() = default;
   // Fills up to `size` bytes; 0 only at the end.
   virtual absl::StatusOr<size_t> Read(char* buffer, size_t size) = 0;
+  // About how many bytes it will give in all; 0 when that is not known.
+  virtual int64_t SizeHint() const { return 0; }
 };
 
 // PROFILE_NOT_FOUND or TRACE_UNPARSABLE (a folder) when `path` cannot be opened.

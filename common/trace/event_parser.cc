@@ -56,16 +56,16 @@ Category CategoryOf(absl::string_view raw) {
   return Category::kOther;
 }
 
-bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+inline bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-absl::string_view Trim(std::string_view token) {
+inline absl::string_view Trim(std::string_view token) {
   size_t size = token.size();
   while (size > 0 && IsSpace(token[size - 1])) --size;
   return absl::string_view(token.data(), size);
 }
 
 // The inside of a string token; any other token as it is.
-absl::string_view Unquoted(absl::string_view token) {
+inline absl::string_view Unquoted(absl::string_view token) {
   if (token.size() >= 2 && token.front() == '"' && token.back() == '"') {
     return token.substr(1, token.size() - 2);
   }
@@ -90,7 +90,7 @@ int64_t IntOf(absl::string_view token) {
   return absl::SimpleAtoi(token, &value) ? value : -1;
 }
 
-bool KeyIs(const char* raw, const char* key, size_t size) {
+inline bool KeyIs(const char* raw, const char* key, size_t size) {
   return std::memcmp(raw, key, size) == 0 && raw[size] == '"';
 }
 
@@ -142,6 +142,11 @@ bool ParseMicroseconds(absl::string_view token, int64_t& nanoseconds) {
   if (negative) ++i;
   const size_t first_digit = i;
   uint64_t value = 0;
+  // Fifteen digits fit in any case; time stamps seldom have more.
+  const size_t unchecked = std::min(token.size(), i + 15);
+  for (; i < unchecked && token[i] >= '0' && token[i] <= '9'; ++i) {
+    value = value * 10 + static_cast<uint64_t>(token[i] - '0');
+  }
   for (; i < token.size() && token[i] >= '0' && token[i] <= '9'; ++i) {
     if (value > 9'200'000'000'000'000ull) break;  // nanoseconds would not fit
     value = value * 10 + static_cast<uint64_t>(token[i] - '0');
@@ -488,6 +493,10 @@ void EventParser::AddRowName(const RawEvent& event) {
   row_names_.push_back({process, DecodeName(Unquoted(event.pid)).text,
                         DecodeName(Unquoted(event.tid)).text,
                         DecodeName(event.argument_name).text});
+}
+
+void EventParser::AddRowNames(std::vector<RowName> names) {
+  for (RowName& name : names) row_names_.push_back(std::move(name));
 }
 
 ThreadId EventParser::InternThread(absl::string_view pid, absl::string_view tid) {

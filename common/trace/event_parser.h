@@ -67,6 +67,10 @@ class EventParser {
   std::vector<Thread>& threads() { return threads_; }
   const std::vector<RowName>& row_names() const { return row_names_; }
 
+  // For records of other parsers: the id of the row that is written `pid` and `tid`, and row names.
+  ThreadId InternThread(absl::string_view pid, absl::string_view tid);
+  void AddRowNames(std::vector<RowName> names);
+
  private:
   struct Simdjson;
   struct RawEvent;
@@ -74,7 +78,6 @@ class EventParser {
   BlockResult Run(char* text, size_t size, EventLists& out);
   const char* AddEvent(const RawEvent& event, EventLists& out);
   void AddRowName(const RawEvent& event);
-  ThreadId InternThread(absl::string_view pid, absl::string_view tid);
 
   std::unique_ptr<Simdjson> simdjson_;
   NameTable names_;

@@ -2,7 +2,9 @@
 // once, when it is first seen: decoding every occurrence would halve the reader's speed.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <string>
 #include <vector>
@@ -43,20 +45,44 @@ class NameTable {
 
   // The id of the name that is written `raw` (without quotes) in the file.
   NameId Intern(absl::string_view raw) {
+    // Most events repeat a name that was seen shortly before. Its ends and length choose a slot;
+    // hashing all of it would take as long as reading the event's times.
+    Slot& slot = recent_[SlotOf(raw)];
+    if (slot.raw == raw && slot.used) return slot.id;
     const auto it = ids_.find(raw);
-    return it != ids_.end() ? it->second : Add(raw);
+    const NameId id = it != ids_.end() ? it->second : Add(raw);
+    slot = {raw_[id], id, true};
+    return id;
   }
 
   const Info& info(NameId id) const { return infos_[id]; }
   const std::vector<std::string>& names() const { return names_; }
+  const std::string& raw(NameId id) const { return raw_[id]; }
   std::vector<std::string> TakeNames() { return std::move(names_); }
   int64_t control_escapes() const { return control_escapes_; }
 
  private:
+  struct Slot {
+    absl::string_view raw;  // points into `raw_`
+    NameId id = 0;
+    bool used = false;
+  };
+  static constexpr size_t kSlots = 1024;
+
+  static size_t SlotOf(absl::string_view raw) {
+    uint64_t head = 0;
+    uint64_t tail = 0;
+    const size_t size = raw.size() < 8 ? raw.size() : 8;
+    std::memcpy(&head, raw.data(), size);
+    std::memcpy(&tail, raw.data() + raw.size() - size, size);
+    const uint64_t mixed = (head ^ (tail << 7) ^ (tail >> 9) ^ raw.size()) * 0x9E3779B97F4A7C15u;
+    return static_cast<size_t>(mixed >> 54);
+  }
   NameId Add(absl::string_view raw);
 
   absl::flat_hash_map<absl::string_view, NameId> ids_;  // keys point into `raw_`
-  std::deque<std::string> raw_;
+  std::deque<std::string> raw_;                         // by id
+  std::array<Slot, kSlots> recent_;
   std::vector<std::string> names_;
   std::vector<Info> infos_;
   int64_t control_escapes_ = 0;

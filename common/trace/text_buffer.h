@@ -30,10 +30,29 @@ class TextBuffer {
   int64_t offset() const { return offset_; }
   // True when the text holds all that is left of the stream.
   bool at_end() const { return at_end_; }
+  // About how long the stream is; 0 when that is not known.
+  int64_t size_hint() const { return source_.SizeHint(); }
 
   void Take(size_t size) {
     begin_ += size;
     offset_ += static_cast<int64_t>(size);
+  }
+
+  // Puts text that was taken back before what is left.
+  void PutBack(absl::string_view text) {
+    if (begin_ < kBefore + text.size()) {
+      const size_t used = end_ - begin_;
+      std::unique_ptr<char[]> data(
+          new char[kBefore + text.size() + used + EventParser::kPadding]());
+      std::memcpy(data.get() + kBefore + text.size(), data_.get() + begin_, used);
+      data_ = std::move(data);
+      begin_ = kBefore + text.size();
+      end_ = begin_ + used;
+      capacity_ = end_;
+    }
+    begin_ -= text.size();
+    offset_ -= static_cast<int64_t>(text.size());
+    std::memcpy(data_.get() + begin_, text.data(), text.size());
   }
 
   // Reads until the text has at least `size` bytes, or the stream ends.

@@ -13,6 +13,7 @@
 #include "common/base/status_macros.h"
 #include "common/trace/byte_source.h"
 #include "common/trace/event_parser.h"
+#include "common/trace/parallel_parser.h"
 #include "common/trace/text_buffer.h"
 
 namespace libreyolo::trace {
@@ -87,6 +88,11 @@ class Reader {
   absl::StatusOr<absl::string_view> ReadValue();
   absl::Status AddHeader(const std::string& key, absl::string_view value);
   absl::Status ReadEvents();
+  // Parses one block; true when the list of events has ended.
+  absl::StatusOr<bool> ReadBlock();
+  absl::Status SubmitBlocks(ParallelParser& parallel);
+  void ReserveRecords();
+  absl::Status CheckEventCount() const;
   absl::StatusOr<BlockResult> ParseBlock(absl::string_view& block);
   absl::StatusOr<char> Next();  // the next character that is no space; not taken
   absl::Status Expect(char c, absl::string_view where);
@@ -98,6 +104,7 @@ class Reader {
   EventLists lists_;
   RecordedTrace trace_;
   bool has_events_ = false;
+  size_t wanted_ = 0;  // text for the next block
 };
 
 absl::StatusOr<RecordedTrace> Reader::Read() {
@@ -325,61 +332,119 @@ absl::StatusOr<BlockResult> Reader::ParseBlock(absl::string_view& block) {
 }
 
 absl::Status Reader::ReadEvents() {
-  const size_t block_bytes = static_cast<size_t>(std::max<int64_t>(limits_.block_bytes, 64));
-  size_t wanted = block_bytes;
-  while (true) {
-    LY_ASSIGN_OR_RETURN(const char next, Next());
-    if (next == ']' && !buffer_.text().empty()) {
-      buffer_.Take(1);
-      return absl::OkStatus();
-    }
-    LY_RETURN_IF_ERROR(buffer_.Fill(wanted));
-    absl::string_view block = buffer_.text();
-    if (block.empty())
-      return Unparsable("the trace ends inside the list of events", buffer_.offset());
-    if (!buffer_.at_end() || block.size() > 2 * wanted) {
-      block = block.substr(0, std::min(wanted, block.size()));
-      block = block.substr(0, GuessCut(block));
-    }
-    const int64_t offset = buffer_.offset();
-    BlockResult result;
-    if (!block.empty()) {
-      LY_ASSIGN_OR_RETURN(result, ParseBlock(block));
-    }
-    if (block.empty()) {  // no event ends in it: one is larger than the block, or is damaged
-      if (static_cast<int64_t>(wanted) > limits_.max_value_bytes) {
-        if (result.outcome == BlockResult::Outcome::kFault) {
-          return Unparsable(result.message, offset + static_cast<int64_t>(result.offset));
+  wanted_ = static_cast<size_t>(std::max<int64_t>(limits_.block_bytes, 64));
+  LY_ASSIGN_OR_RETURN(bool ended, ReadBlock());
+  ReserveRecords();
+  std::unique_ptr<ParallelParser> parallel;
+  if (limits_.threads > 1) parallel = std::make_unique<ParallelParser>(limits_.threads);
+  std::string rest;
+  while (!ended) {
+    if (parallel != nullptr) {
+      LY_RETURN_IF_ERROR(SubmitBlocks(*parallel));
+      if (!parallel->idle()) {
+        if (!parallel->TakeOldest(parser_, lists_, rest)) buffer_.PutBack(rest);
+        if (!rest.empty()) {
+          // The list ends in this block, its guessed cut was wrong, or it needs mending.
+          rest.clear();
+          LY_ASSIGN_OR_RETURN(ended, ReadBlock());
         }
-        return MakeError(reason::kTraceTooLarge,
-                         absl::StrCat("one event is larger than ", limits_.max_value_bytes,
-                                      " bytes, at byte ", buffer_.offset()));
+        LY_RETURN_IF_ERROR(CheckEventCount());
+        continue;
       }
-      wanted *= 2;
-      continue;
     }
-    wanted = block_bytes;
-    if (lists_.counts.events > limits_.max_events) {
-      return MakeError(reason::kTraceTooLarge,
-                       absl::StrCat("more than ", limits_.max_events, " events"));
-    }
-    switch (result.outcome) {
-      case BlockResult::Outcome::kWhole: {
-        buffer_.Take(block.size());
-        LY_ASSIGN_OR_RETURN(const char behind, Next());
-        if (behind == ']') continue;
-        LY_RETURN_IF_ERROR(Expect(',', "in the list of events"));
-        break;
-      }
-      case BlockResult::Outcome::kListEnded:
-        buffer_.Take(result.offset + 1);
-        return absl::OkStatus();
-      case BlockResult::Outcome::kBadText:
-        return Unparsable("text that cannot be mended", offset);
-      case BlockResult::Outcome::kFault:
-        return Unparsable(result.message, offset + static_cast<int64_t>(result.offset));
-    }
+    LY_ASSIGN_OR_RETURN(ended, ReadBlock());
   }
+  return absl::OkStatus();
+}
+
+// Vectors that grow by doubling would copy the records again and again.
+void Reader::ReserveRecords() {
+  const int64_t taken = buffer_.offset();
+  const int64_t size = std::min(buffer_.size_hint(), limits_.max_bytes);
+  if (taken <= 0 || size <= 2 * taken) return;
+  const double scale = 1.02 * static_cast<double>(size) / static_cast<double>(taken);
+  const auto reserve = [&](auto& records) {
+    records.reserve(static_cast<size_t>(scale * static_cast<double>(records.size())));
+  };
+  reserve(lists_.ops);
+  reserve(lists_.kernels);
+  reserve(lists_.calls);
+}
+
+absl::Status Reader::CheckEventCount() const {
+  if (lists_.counts.events <= limits_.max_events) return absl::OkStatus();
+  return MakeError(reason::kTraceTooLarge,
+                   absl::StrCat("more than ", limits_.max_events, " events"));
+}
+
+// Hands guessed blocks to the workers while they want more and the text is long enough; the end of
+// the text is left to ReadBlock.
+absl::Status Reader::SubmitBlocks(ParallelParser& parallel) {
+  const size_t block_bytes = static_cast<size_t>(std::max<int64_t>(limits_.block_bytes, 64));
+  while (parallel.wants_more()) {
+    LY_RETURN_IF_ERROR(buffer_.Fill(2 * block_bytes + 1));
+    const absl::string_view text = buffer_.text();
+    if (text.size() <= 2 * block_bytes) break;
+    const size_t cut = GuessCut(text.substr(0, block_bytes));
+    if (cut == 0) break;
+    const size_t next = text.find('{', cut);  // behind the comma that the guess has seen
+    parallel.Submit(text.substr(0, next), cut);
+    buffer_.Take(next);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Reader::ReadBlock() {
+  LY_ASSIGN_OR_RETURN(const char next, Next());
+  if (next == ']' && !buffer_.text().empty()) {
+    buffer_.Take(1);
+    return true;
+  }
+  LY_RETURN_IF_ERROR(buffer_.Fill(wanted_));
+  absl::string_view block = buffer_.text();
+  if (block.empty()) {
+    return Unparsable("the trace ends inside the list of events", buffer_.offset());
+  }
+  if (!buffer_.at_end() || block.size() > 2 * wanted_) {
+    block = block.substr(0, std::min(wanted_, block.size()));
+    block = block.substr(0, GuessCut(block));
+  }
+  const int64_t offset = buffer_.offset();
+  BlockResult result;
+  if (!block.empty()) {
+    LY_ASSIGN_OR_RETURN(result, ParseBlock(block));
+  }
+  if (block.empty()) {  // no event ends in it: one is larger than the block, or is damaged
+    if (static_cast<int64_t>(wanted_) > limits_.max_value_bytes) {
+      if (result.outcome == BlockResult::Outcome::kFault) {
+        return Unparsable(result.message, offset + static_cast<int64_t>(result.offset));
+      }
+      return MakeError(reason::kTraceTooLarge,
+                       absl::StrCat("one event is larger than ", limits_.max_value_bytes,
+                                    " bytes, at byte ", buffer_.offset()));
+    }
+    wanted_ *= 2;
+    return ReadBlock();
+  }
+  wanted_ = static_cast<size_t>(std::max<int64_t>(limits_.block_bytes, 64));
+  LY_RETURN_IF_ERROR(CheckEventCount());
+  switch (result.outcome) {
+    case BlockResult::Outcome::kWhole: {
+      buffer_.Take(block.size());
+      LY_ASSIGN_OR_RETURN(const char behind, Next());
+      if (behind == ']') return false;
+      LY_RETURN_IF_ERROR(Expect(',', "in the list of events"));
+      return false;
+    }
+    case BlockResult::Outcome::kListEnded:
+      buffer_.Take(result.offset + 1);
+      return true;
+    case BlockResult::Outcome::kBadText:
+      return Unparsable("text that cannot be mended", offset);
+    case BlockResult::Outcome::kFault:
+      break;
+  }
+  return Unparsable(result.message, offset + static_cast<int64_t>(result.offset));
 }
 
 // Splits the host's step markers from their copies on device rows, which some versions write under

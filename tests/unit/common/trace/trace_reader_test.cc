@@ -126,6 +126,45 @@ TEST(TraceReaderTest, BlocksOfAnySizeGiveTheSame) {
   }
 }
 
+TEST(TraceReaderTest, ThreadsGiveTheSame) {
+  const std::string text = BusyTrace(3000);
+  ASSERT_OK_AND_ASSIGN(const RecordedTrace whole, ParseTrace(text));
+  for (const int64_t block : {200, 1000, 30000, 100000}) {
+    ReadLimits limits;
+    limits.block_bytes = block;
+    limits.threads = 3;
+    ASSERT_OK_AND_ASSIGN(const RecordedTrace trace, ParseTrace(text, limits));
+    EXPECT_EQ(trace.counts.events, whole.counts.events) << block;
+    EXPECT_EQ(trace.counts.other_events, whole.counts.other_events) << block;
+    ASSERT_EQ(trace.ops.size(), whole.ops.size()) << block;
+    ASSERT_EQ(trace.kernels.size(), whole.kernels.size()) << block;
+    for (size_t i = 0; i < trace.ops.size(); ++i) {
+      ASSERT_EQ(trace.ops[i].start_ns, whole.ops[i].start_ns);
+      ASSERT_EQ(trace.Name(trace.ops[i].name), whole.Name(whole.ops[i].name));
+      ASSERT_EQ(trace.threads[trace.ops[i].thread].tid, "2");
+      ASSERT_EQ(trace.kernels[i].correlation, whole.kernels[i].correlation);
+    }
+  }
+}
+
+TEST(TraceReaderTest, ThreadsFindTheSameFaults) {
+  std::string text = BusyTrace(2000);
+  text[text.find("\"cat\":\"kernel", text.size() / 2) + 5] = ';';
+  ReadLimits limits;
+  limits.block_bytes = 5000;
+  const auto serial = ParseTrace(text, limits);
+  limits.threads = 2;
+  const auto parallel = ParseTrace(text, limits);
+  ASSERT_THAT(serial, FailsWith(reason::kTraceUnparsable));
+  EXPECT_EQ(parallel.status().message(), serial.status().message());
+
+  std::string mended = BusyTrace(2000);
+  mended[mended.find("aten::op3", mended.size() / 2)] = '\n';
+  ASSERT_OK_AND_ASSIGN(const RecordedTrace trace, ParseTrace(mended, limits));
+  EXPECT_EQ(trace.counts.replaced_bytes, 1);
+  EXPECT_EQ(trace.ops.size(), 2000u);
+}
+
 TEST(TraceReaderTest, UnpacksGzipAndZstd) {
   const std::string text = BusyTrace(300);
   for (const std::string& packed :
