@@ -14,8 +14,4 @@ namespace libreyolo::rpc {
 //   path inside the workspace
 absl::StatusOr<job::JobSpec> ParseJobSpec(const profile::v1::JobSpec& spec);
 
-// A path below a workspace, normalised: no empty, "." or ".." components, not absolute, no NUL or
-// control characters. PATH_REFUSED otherwise. "" and "." give "".
-absl::StatusOr<std::string> NormalizeRelativePath(absl::string_view path);
-
 }  // namespace libreyolo::rpc

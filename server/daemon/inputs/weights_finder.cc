@@ -7,8 +7,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
+#include "common/base/relative_path.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/parse_job_spec.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -38,7 +38,7 @@ absl::Status WeightsNotFound(const std::string& name, const std::string& why) {
 }
 
 absl::StatusOr<FoundWeights> FindWeights(const std::string& name, const WeightsPlaces& places) {
-  LY_ASSIGN_OR_RETURN(const std::string clean, rpc::NormalizeRelativePath(name));
+  LY_ASSIGN_OR_RETURN(const std::string clean, NormalizeRelativePath(name));
   if (absl::StrContains(clean, '/')) {
     const std::string path = absl::StrCat(places.workspace_root, "/", clean);
     if (IsReadableFile(path)) return FoundWeights{path, "", ""};

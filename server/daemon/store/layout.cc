@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
+#include "common/base/relative_path.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/parse_job_spec.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -57,7 +57,7 @@ absl::StatusOr<std::string> Layout::WorkspaceRoot(const std::string& workspace) 
 absl::StatusOr<std::string> Layout::ResolveExisting(const std::string& workspace,
                                                     const std::string& relative) const {
   LY_ASSIGN_OR_RETURN(const std::string root, WorkspaceRoot(workspace));
-  LY_ASSIGN_OR_RETURN(const std::string clean, rpc::NormalizeRelativePath(relative));
+  LY_ASSIGN_OR_RETURN(const std::string clean, NormalizeRelativePath(relative));
   const std::string path = clean.empty() ? root : absl::StrCat(root, "/", clean);
   char real[PATH_MAX];
   if (realpath(path.c_str(), real) == nullptr) return ErrnoStatus(errno, "open", relative);
@@ -75,7 +75,7 @@ absl::StatusOr<std::string> Layout::ResolveExisting(const std::string& workspace
 absl::StatusOr<std::string> Layout::ProjectDir(const std::string& workspace,
                                                const std::string& project) const {
   LY_ASSIGN_OR_RETURN(const std::string root, WorkspaceRoot(workspace));
-  LY_ASSIGN_OR_RETURN(const std::string clean, rpc::NormalizeRelativePath(project));
+  LY_ASSIGN_OR_RETURN(const std::string clean, NormalizeRelativePath(project));
   // The nearest part that exists must not lead out of the workspace.
   std::filesystem::path part(clean);
   while (!part.empty()) {

@@ -3,6 +3,7 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include "common/base/relative_path.h"
 #include "tests/support/status_matchers.h"
 
 namespace libreyolo::rpc {
