@@ -1,0 +1,19 @@
+# `cmake --install`: a tree that can be moved as a whole. The daemon finds the worker beside itself; the worker finds
+# LibTorch by its own place; LibTorch finds CUPTI and the CUDA runtime by theirs ($ORIGIN/../../nvidia/cu13/lib), so the
+# two folders below lib/libreyolo keep the layout of the wheels.
+if(LIBREYOLO_WORKER)
+  set(_runtime ${CMAKE_INSTALL_LIBDIR}/libreyolo)
+  file(RELATIVE_PATH _to_runtime /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${_runtime})
+  set_target_properties(libreyolo-worker PROPERTIES INSTALL_RPATH "$ORIGIN/${_to_runtime}/torch/lib")
+  install(TARGETS libreyolo-worker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  file(GLOB _gomp ${LIBREYOLO_TORCH_ROOT}/torch/lib/libgomp*)
+  install(PROGRAMS ${LIBREYOLO_TORCH_ROOT}/torch/lib/libtorch_cpu.so ${LIBREYOLO_TORCH_ROOT}/torch/lib/libc10.so ${_gomp}
+    DESTINATION ${_runtime}/torch/lib)
+  install(PROGRAMS ${LIBREYOLO_TORCH_ROOT}/nvidia/cu13/lib/libcupti.so.13
+    ${LIBREYOLO_TORCH_ROOT}/nvidia/cu13/lib/libcudart.so.13
+    DESTINATION ${_runtime}/nvidia/cu13/lib)
+  # LibTorch's own licence and notices travel with its libraries.
+  file(GLOB _licenses ${LIBREYOLO_TORCH_ROOT}/torch-*.dist-info/licenses)
+  install(DIRECTORY ${_licenses}/ DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libreyolod/libtorch)
+endif()
+install(FILES LICENSE THIRD_PARTY.md README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libreyolod)
