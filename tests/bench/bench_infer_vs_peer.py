@@ -19,7 +19,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peer", help="the peer's virtual environment (default .deps/peer)")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--runs", type=int, default=50, help="iterations of each latency measurement")
     parser.add_argument("--warmup", type=int, default=10)
     parser.add_argument("--imgsz", type=int, default=640)
@@ -75,7 +75,7 @@ class Sides:
 def show(values, unit):
     for name, row in values.items():
         print(f"     {name}: median {statistics.median(row):.3f} {unit}, "
-              f"{min(row):.3f} to {max(row):.3f}, {len(row)} rounds")
+              f"{min(row):.3f} to {max(row):.3f}, {len(row)} rounds", flush=True)
 
 
 def compare(name, values, ours, limit):
@@ -90,7 +90,7 @@ def measure():
         bench_util.place_weights(folder)
         sides = Sides(args, folder, environment)
         print(f"infer, YOLO9 t, {args.imgsz} px, batch {args.batch}, CPU, {args.threads} threads, "
-              f"{bench_util.load_text()}")
+              f"{bench_util.load_text()}", flush=True)
         peer_flags = [] if args.peer_traced else ["--no-trace"]
         latency = bench_util.alternate({
             "ours": lambda: sides.p50_ms(sides.ours, "ours"),

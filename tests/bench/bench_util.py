@@ -9,6 +9,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -222,12 +223,14 @@ def report(name, value, limit, unit="", detail=""):
     """Prints one yardstick; True when it is met."""
     met = value <= limit
     print(f"{'ok  ' if met else 'MISS'} {name}: {value:.3f}{unit} (at most {limit:g}{unit})"
-          f"{'  ' + detail if detail else ''}")
+          f"{'  ' + detail if detail else ''}", flush=True)
     return met
 
 
 def main(function):
     """Exit 0: measured and met; 1: measured and missed; 2: could not be measured."""
+    # A time limit around the script must not leave its daemon and folder behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         sys.exit(0 if function() else 1)
     except BenchError as error:
