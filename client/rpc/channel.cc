@@ -1,15 +1,19 @@
 #include "client/rpc/channel.h"
 
+#include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
-#include <unistd.h>
 
 #include <cstdlib>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/rpc/local_daemon.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
@@ -22,108 +26,203 @@ namespace {
 
 namespace v1 = ::libreyolo::profile::v1;
 
-constexpr int kConnectTimeoutS = 5;
-constexpr int kStopTimeoutS = 10;
+constexpr size_t kMaxSocketPath = 107;
 constexpr int kMaxMessageBytes = 4 << 20;
+constexpr char kApiVersion[] = "v1";
+constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
+constexpr absl::Duration kAskTimeout = absl::Seconds(10);
+// An idle daemon ends at once; one that drains may have a job's processes to end.
+constexpr int kReplaceTimeoutS = 30;
 
-absl::Status BadAddress(absl::string_view text) {
-  return MakeError(
-      reason::kArgumentInvalid, absl::StrCat("\"", std::string(text), "\" is no server address"),
-      {"addresses look like gpu-box, gpu-box:7430, [::1]:7430 or unix:/path/to/socket"});
+absl::Status BadAddress(absl::string_view text, absl::string_view why) {
+  return MakeError(reason::kArgumentInvalid,
+                   absl::StrCat("the server address \"", absl::CHexEscape(text), "\" ", why),
+                   {"an address looks like HOST, HOST:PORT, [IPV6]:PORT or unix:PATH",
+                    absl::StrCat("the port is ", kDefaultPort, " when none is given")});
 }
 
-absl::StatusOr<Server> ConnectNamed(const std::string& text) {
+absl::StatusOr<std::string> ParseSocketAddress(absl::string_view text, absl::string_view path) {
+  if (absl::StartsWith(path, "///")) path.remove_prefix(2);  // the URI form
+  if (path.empty()) return BadAddress(text, "names no socket");
+  if (path.size() > kMaxSocketPath) {
+    return BadAddress(text, absl::StrCat("has a socket path of ", path.size(), " bytes; ",
+                                         kMaxSocketPath, " are possible"));
+  }
+  return absl::StrCat("unix:", path);
+}
+
+bool IsSocket(const std::string& address) { return absl::StartsWith(address, "unix:"); }
+
+bool IsLoopback(const std::string& address) {
+  return IsSocket(address) || absl::StartsWith(address, "localhost:") ||
+         absl::StartsWith(address, "127.") || absl::StartsWith(address, "[::1]:");
+}
+
+absl::StatusOr<v1::Capabilities> Ask(const std::shared_ptr<grpc::Channel>& channel,
+                                     absl::Duration timeout) {
+  const auto stub = v1::ServerService::NewStub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  v1::Capabilities about;
+  LY_RETURN_IF_ERROR(
+      rpc::FromGrpcStatus(stub->GetCapabilities(&context, v1::GetCapabilitiesRequest(), &about)));
+  return about;
+}
+
+absl::Status NotReachable(const std::string& address, absl::string_view why) {
+  return MakeError(
+      reason::kServerUnreachable, absl::StrCat("the server ", address, " does not answer: ", why),
+      {"start libreyolod there, or correct the address in --server or LIBREYOLO_SERVER",
+       "leave both out to use the local daemon of the current folder"},
+      {{"server", address}});
+}
+
+// Whether anybody is there, without a call: WaitForConnected() would go on trying a port that
+// refuses.
+absl::Status CheckReachable(const Server& server) {
+  if (IsSocket(server.address)) {
+    if (IsListening(server.address.substr(5))) return absl::OkStatus();
+    return NotReachable(server.address, "nobody listens on the socket");
+  }
+  const auto deadline = absl::ToChronoTime(absl::Now() + kConnectTimeout);
+  grpc_connectivity_state state = server.channel->GetState(/*try_to_connect=*/true);
+  while (state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE) {
+    if (!server.channel->WaitForStateChange(state, deadline)) {
+      return NotReachable(server.address, absl::StrCat("no connection within ",
+                                                       absl::FormatDuration(kConnectTimeout)));
+    }
+    state = server.channel->GetState(/*try_to_connect=*/true);
+  }
+  if (state == GRPC_CHANNEL_READY) return absl::OkStatus();
+  // A call says what the state does not: why.
+  const absl::Status why = Ask(server.channel, absl::Seconds(1)).status();
+  return why.ok() ? absl::OkStatus() : NotReachable(server.address, why.message());
+}
+
+absl::StatusOr<Server> ConnectToNamed(const std::string& text) {
   Server server;
   LY_ASSIGN_OR_RETURN(server.address, ParseAddress(text));
   server.channel = MakeChannel(server.address);
-  const auto deadline = std::chrono::system_clock::now() + std::chrono::seconds(kConnectTimeoutS);
-  if (server.channel->WaitForConnected(deadline)) return server;
-  return MakeError(reason::kServerUnreachable, absl::StrCat("no libreyolod answers at ", text),
-                   {"is libreyolod running there, and is the address right?",
-                    "without --server and LIBREYOLO_SERVER a local one is started"},
-                   {{"address", text}});
-}
-
-Server AtPlace(const LocalDaemonPlace& place) {
-  Server server;
-  server.local = true;
-  server.address = absl::StrCat("unix:", place.socket_path);
-  server.state_dir = place.state_dir;
-  server.channel = MakeChannel(server.address);
+  LY_RETURN_IF_ERROR(CheckReachable(server));
   return server;
 }
 
-absl::StatusOr<v1::Capabilities> AskCapabilities(const Server& server) {
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(kConnectTimeoutS));
-  v1::Capabilities capabilities;
-  const grpc::Status status =
-      v1::ServerService::NewStub(server.channel)->GetCapabilities(&context, {}, &capabilities);
-  if (!status.ok()) return rpc::FromGrpcStatus(status);
-  return capabilities;
+absl::Status CheckApi(const v1::Capabilities& about) {
+  if (about.api_version() == kApiVersion) return absl::OkStatus();
+  return MakeError(reason::kServerUnreachable,
+                   absl::StrCat("the local daemon (build ", about.build_id(), ") speaks API ",
+                                about.api_version(), ", this client (build ", BuildId(),
+                                ") speaks ", kApiVersion),
+                   {"install the client and libreyolod of one build"});
+}
+
+// Sees to it that the daemon which runs at `place` is the one that would be started now.
+absl::Status EnsureSameBuild(const LocalDaemonPlace& place, Server& server) {
+  absl::StatusOr<v1::Capabilities> about = Ask(server.channel, kAskTimeout);
+  if (HasReason(about.status(), reason::kServerUnreachable) && !IsListening(place.socket_path)) {
+    // It ended of itself between the look at its socket and the question.
+    return StartLocalDaemon(place);
+  }
+  LY_RETURN_IF_ERROR(about.status());
+  if (about->build_id() == BuildId() && !about->draining()) return CheckApi(*about);
+  if (about->active_jobs() > 0 && !about->draining()) {
+    return MakeError(reason::kBusy,
+                     absl::StrCat("the local daemon is of another build (", about->build_id(),
+                                  ", this client ", BuildId(), ") and has ", about->active_jobs(),
+                                  about->active_jobs() == 1 ? " job" : " jobs", " to finish"),
+                     {"wait until libreyolo jobs list --active shows none",
+                      "libreyolo daemon restart --force ends them", "readers work meanwhile"},
+                     {{"daemon_build", about->build_id()}, {"client_build", BuildId()}});
+  }
+  LY_RETURN_IF_ERROR(StopLocalDaemon(place, about->pid(), kReplaceTimeoutS));
+  LY_RETURN_IF_ERROR(StartLocalDaemon(place));
+  // The old one's connection is of no use. What is installed now may still be another build than
+  // this client; it serves as long as the API fits, since daemon and worker agree among themselves.
+  server.channel = MakeChannel(server.address);
+  LY_ASSIGN_OR_RETURN(const v1::Capabilities started, Ask(server.channel, kAskTimeout));
+  return CheckApi(started);
+}
+
+absl::StatusOr<Server> ConnectToLocal(NeedDaemon need) {
+  LY_ASSIGN_OR_RETURN(const LocalDaemonPlace place, FindLocalDaemonPlace());
+  Server server;
+  server.local = true;
+  server.address = "unix:" + place.socket_path;
+  server.state_dir = place.state_dir;
+  server.channel = MakeChannel(server.address);
+  const bool was_running = IsListening(place.socket_path);
+  if (!was_running) LY_RETURN_IF_ERROR(StartLocalDaemon(place));
+  // One that was just started is of the installed build; asking it would only cost a call.
+  if (was_running && need == NeedDaemon::kSameBuild) {
+    LY_RETURN_IF_ERROR(EnsureSameBuild(place, server));
+  }
+  return server;
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> ParseAddress(absl::string_view text) {
-  if (absl::StartsWith(text, "unix:")) {
-    if (text.size() == 5) return BadAddress(text);
-    return std::string(text);
+  for (char c : text) {
+    if (absl::ascii_isspace(c) || absl::ascii_iscntrl(c)) {
+      return BadAddress(text, "holds white space");
+    }
   }
-  absl::string_view host = text;
+  absl::string_view rest = text;
+  if (absl::ConsumePrefix(&rest, "unix:")) return ParseSocketAddress(text, rest);
+  absl::string_view host = rest;
   absl::string_view port;
-  if (absl::StartsWith(text, "[")) {
-    const size_t end = text.find(']');
-    if (end == absl::string_view::npos) return BadAddress(text);
-    host = text.substr(0, end + 1);
-    port = text.substr(end + 1);
-    if (!port.empty() && !absl::ConsumePrefix(&port, ":")) return BadAddress(text);
-  } else if (const size_t colon = text.find(':'); colon != absl::string_view::npos) {
-    host = text.substr(0, colon);
-    port = text.substr(colon + 1);
-    if (port.empty()) return BadAddress(text);
+  bool has_port = false;
+  if (absl::StartsWith(rest, "[")) {
+    const size_t end = rest.find(']');
+    if (end == absl::string_view::npos) return BadAddress(text, "lacks the closing ]");
+    host = rest.substr(0, end + 1);
+    rest.remove_prefix(end + 1);
+    has_port = absl::ConsumePrefix(&rest, ":");
+    if (!has_port && !rest.empty()) return BadAddress(text, "goes on after the ]");
+    port = rest;
+    if (host.size() == 2) return BadAddress(text, "names no host");
+  } else if (const size_t colon = rest.find(':'); colon != absl::string_view::npos) {
+    host = rest.substr(0, colon);
+    port = rest.substr(colon + 1);
+    has_port = true;
+    if (absl::StartsWith(port, "//")) return BadAddress(text, "is a URL");
+    if (absl::StrContains(port, ':')) return BadAddress(text, "needs [ ] around an IPv6 address");
+  }
+  if (host.empty()) return BadAddress(text, "names no host");
+  if (host.find_first_of("/,@?#%") != absl::string_view::npos) {
+    return BadAddress(text, "is no host name");
   }
   int number = kDefaultPort;
-  if (!port.empty() && (!absl::SimpleAtoi(port, &number) || number < 1 || number > 65535))
-    return BadAddress(text);
-  if (host.empty() || host.find_first_of(" /\t") != absl::string_view::npos)
-    return BadAddress(text);
+  if (has_port && (!absl::SimpleAtoi(port, &number) || number < 1 || number > 65535)) {
+    return BadAddress(text, absl::StrCat("has the port \"", port, "\"; ports are 1 to 65535"));
+  }
   return absl::StrCat(host, ":", number);
 }
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  // A service config would be asked of the DNS as TXT records.
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_CHANNELZ, 0);
+  // Else a channel made after a restart would inherit the pause of the one before.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  // The callers pause between their own attempts (FollowJob, downloads); gRPC's pauses must stay
+  // below theirs.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  if (IsLoopback(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // With its scheme a host name is never taken for one, as "unix:7430" or "ipv4:7430" would be.
+  const std::string target = IsSocket(address) ? address : absl::StrCat("dns:///", address);
+  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
 }
 
 absl::StatusOr<Server> Connect(const std::string& flag, NeedDaemon need) {
-  const char* environment = std::getenv("LIBREYOLO_SERVER");
-  if (!flag.empty()) return ConnectNamed(flag);
-  if (environment != nullptr && *environment != '\0') return ConnectNamed(environment);
-  LY_ASSIGN_OR_RETURN(const LocalDaemonPlace place, FindLocalDaemonPlace());
-  if (!IsListening(place.socket_path)) LY_RETURN_IF_ERROR(StartLocalDaemon(place));
-  Server server = AtPlace(place);
-  if (need == NeedDaemon::kAny) return server;
-  LY_ASSIGN_OR_RETURN(const v1::Capabilities running, AskCapabilities(server));
-  if (running.build_id() == BuildId() && !running.draining()) return server;
-  if (running.active_jobs() > 0) {
-    return MakeError(reason::kBusy,
-                     absl::StrCat("the local libreyolod is of another build (", running.build_id(),
-                                  ", this client is ", BuildId(), ") and still has ",
-                                  running.active_jobs(), " jobs"),
-                     {"wait until they end (libreyolo jobs list), then try again",
-                      "libreyolo daemon restart ends them"});
-  }
-  LY_RETURN_IF_ERROR(StopLocalDaemon(place, running.pid(), kStopTimeoutS));
-  LY_RETURN_IF_ERROR(StartLocalDaemon(place));
-  return AtPlace(place);
+  if (!flag.empty()) return ConnectToNamed(flag);
+  const char* variable = std::getenv("LIBREYOLO_SERVER");
+  if (variable != nullptr && variable[0] != '\0') return ConnectToNamed(variable);
+  return ConnectToLocal(need);
 }
 
 }  // namespace libreyolo::client

@@ -14,17 +14,19 @@ namespace libreyolo::client {
 // Where RPCs go.
 struct Server {
   std::shared_ptr<grpc::Channel> channel;
-  bool local = false;        // the user's own daemon for the current folder
-  std::string address;       // as gRPC takes it: "unix:/run/...", "host:7430"
-  std::string state_dir;     // local only: its log and state
+  bool local = false;     // the user's own daemon for the current folder
+  std::string address;    // as gRPC takes it: "unix:/run/...", "host:7430"
+  std::string state_dir;  // local only: its log and state
 };
 
 inline constexpr int kDefaultPort = 7430;
 
-// "host", "host:port", "[v6]:port", "unix:PATH" -> what gRPC takes. ARGUMENT_INVALID says what an address looks like.
+// "host", "host:port", "[v6]:port", "unix:PATH" -> what gRPC takes. ARGUMENT_INVALID says what an
+// address looks like.
 absl::StatusOr<std::string> ParseAddress(absl::string_view text);
 
-// A channel without what a short-lived client does not need (service config look-up, retries, proxies on loopback).
+// A channel without what a short-lived client does not need (service config look-up, retries,
+// proxies on loopback).
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
 
 enum class NeedDaemon {
@@ -32,9 +34,11 @@ enum class NeedDaemon {
   kSameBuild,  // measuring: a local daemon of another build is replaced when idle, else BUSY
 };
 
-// `flag` is --server's value or empty; then LIBREYOLO_SERVER; then the local daemon, started when it does not run.
-//   SERVER_UNREACHABLE  the named server does not answer, or the local one could not be started (with its log's end)
-//   BUSY                a local daemon of another build is at work, and kSameBuild was asked for
+// `flag` is --server's value or empty; then LIBREYOLO_SERVER; then the local daemon, started when
+// it does not run.
+//   SERVER_UNREACHABLE  the named server does not answer, or the local one could not be started
+//                       (with its log's end)
+//   BUSY                kSameBuild was asked for, and a local daemon of another build is at work
 absl::StatusOr<Server> Connect(const std::string& flag, NeedDaemon need);
 
 }  // namespace libreyolo::client

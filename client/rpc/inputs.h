@@ -1,5 +1,5 @@
-// What a word on the command line means to the server: the resolution rules of traces, sources, weights and datasets, with
-// uploads where the server is remote.
+// What a word on the command line means to the server: the resolution rules of traces, sources,
+// weights and datasets, with uploads where the server is remote.
 #pragma once
 
 #include <functional>
@@ -19,21 +19,24 @@ using UploadProgress = std::function<void(int64_t done, int64_t total)>;
 // True for words that always mean the client's own file: they start with /, ./, ../ or ~.
 bool IsOwnPath(const std::string& word);
 
-// A reader's <trace>, without asking the server. Local daemon: a relative word is a name, an own path a local_path.
-// Remote: an own path is uploaded. "-" reads stdin and uploads. Missing own file: PROFILE_NOT_FOUND "not found: WORD".
+// A reader's <trace>, without asking the server. Local daemon: a relative word is a name, an own
+// path a local_path. Remote: an own path is uploaded. "-" reads stdin and uploads. Missing own
+// file: PROFILE_NOT_FOUND "not found: WORD".
 absl::StatusOr<profile::v1::TraceRef> ResolveTrace(const Server& server, const std::string& word,
                                                    const std::string& window);
 
-// For a remote server, after it answered PROFILE_NOT_FOUND to a relative word: the same word as the client's own file, or
-// NotFound when that does not exist either.
-absl::StatusOr<profile::v1::TraceRef> RetryTraceAsOwnFile(const Server& server, const std::string& word,
+// For a remote server, after it answered PROFILE_NOT_FOUND to a relative word: the same word as the
+// client's own file, or NotFound when that does not exist either.
+absl::StatusOr<profile::v1::TraceRef> RetryTraceAsOwnFile(const Server& server,
+                                                          const std::string& word,
                                                           const std::string& window);
 
 // True when a relative word names a file here too (for the note that says which was read).
 bool ExistsHere(const std::string& word);
 
 // A weights or source word. `allow_random`: the word "random" means initialised weights.
-absl::StatusOr<profile::v1::InputRef> ResolveInput(const Server& server, const std::string& word, bool allow_random,
+absl::StatusOr<profile::v1::InputRef> ResolveInput(const Server& server, const std::string& word,
+                                                   bool allow_random,
                                                    const UploadProgress& progress);
 
 }  // namespace libreyolo::client

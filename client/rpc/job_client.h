@@ -21,8 +21,8 @@ struct FollowOptions {
   std::function<void(const profile::v1::Job& job)> on_event;
   // Called once when the connection is lost and once when it is back, with a text for people.
   std::function<void(const std::string& text)> on_note;
-  // Ctrl-C asks the server to cancel and goes on following; a second one leaves at once. False for `jobs watch`, where
-  // Ctrl-C just leaves.
+  // Ctrl-C asks the server to cancel and goes on following; a second one leaves at once. False for
+  // `jobs watch`, where Ctrl-C just leaves.
   bool cancel_on_interrupt = true;
 };
 
@@ -34,8 +34,8 @@ struct FollowResult {
   bool interrupted = false;  // Ctrl-C was pressed at all: exit 130
 };
 
-// Returns once the job is terminal. The connection is tried again for 60 s with growing pauses, then
-// SERVER_UNREACHABLE with the job's id.
+// Returns once the job is terminal. The connection is tried again for 60 s with growing pauses,
+// then SERVER_UNREACHABLE with the job's id.
 absl::StatusOr<FollowResult> FollowJob(const Server& server, const std::string& job_id,
                                        const FollowOptions& options);
 
