@@ -164,9 +164,9 @@ v1::PhasesReport ToProto(const analysis::PhasesReport& report, const std::string
   return out;
 }
 
-v1::KernelsReport ToProto(const analysis::KernelsReport& report, const std::string& shown) {
+v1::KernelsReport ToProto(const analysis::KernelsReport& report) {
   v1::KernelsReport out;
-  out.set_trace(shown);
+  out.set_trace(report.trace);
   out.set_matched(report.matched);
   SetIf(report.matched_ms_per_step, [&](double v) { out.set_matched_ms_per_step(v); });
   out.set_matched_percent(report.matched_pct);
@@ -174,9 +174,9 @@ v1::KernelsReport ToProto(const analysis::KernelsReport& report, const std::stri
   return out;
 }
 
-v1::OpsReport ToProto(const analysis::OpsReport& report, const std::string& shown) {
+v1::OpsReport ToProto(const analysis::OpsReport& report) {
   v1::OpsReport out;
-  out.set_trace(shown);
+  out.set_trace(report.trace);
   out.set_matched(report.matched);
   SetIf(report.self_ms_per_step, [&](double v) { out.set_matched_self_ms_per_step(v); });
   FillFindings(report.findings, out);

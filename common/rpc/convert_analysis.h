@@ -18,8 +18,8 @@ profile::v1::SummaryReport ToProto(const analysis::SummaryReport& report, const 
 
 profile::v1::PhasesReport ToProto(const analysis::PhasesReport& report, const std::string& shown);
 // Without rows, which are paged: RowsToPage.
-profile::v1::KernelsReport ToProto(const analysis::KernelsReport& report, const std::string& shown);
-profile::v1::OpsReport ToProto(const analysis::OpsReport& report, const std::string& shown);
+profile::v1::KernelsReport ToProto(const analysis::KernelsReport& report);
+profile::v1::OpsReport ToProto(const analysis::OpsReport& report);
 profile::v1::CompareReport ToProto(const analysis::CompareReport& report);
 profile::v1::WhatIfReport ToProto(const analysis::WhatIfReport& report, const std::string& shown);
 profile::v1::KernelRow ToProto(const analysis::KernelRow& row);

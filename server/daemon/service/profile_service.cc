@@ -127,7 +127,7 @@ grpc::ServerUnaryReactor* ProfileService::GetKernels(Context* context,
         query.phase = request->phase();
         LY_ASSIGN_OR_RETURN(const analysis::KernelsReport report,
                             analysis::ReportKernels(*profile, query));
-        *response = rpc::ToProto(report, Shown(request->trace()));
+        *response = rpc::ToProto(report);
         return FillPage(report.rows, request->page_token(), *response);
       });
 }
@@ -140,7 +140,7 @@ grpc::ServerUnaryReactor* ProfileService::GetOps(Context* context, const v1::Get
         LY_ASSIGN_OR_RETURN(const auto profile, deps_.reader.Load(request->trace(), caller));
         LY_ASSIGN_OR_RETURN(const analysis::OpsReport report,
                             analysis::ReportOps(*profile, {request->top(), request->phase()}));
-        *response = rpc::ToProto(report, Shown(request->trace()));
+        *response = rpc::ToProto(report);
         return FillPage(report.rows, request->page_token(), *response);
       });
 }
