@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/rpc/channel.h"
 #include "libreyolo/profile/v1/job.pb.h"
 
@@ -13,6 +14,7 @@ namespace libreyolo::client {
 // A random id for CreateJob: a request that is repeated after a lost connection gives the same job.
 std::string NewRequestId();
 
+// Tried again for some seconds when the connection is lost, with the same id.
 absl::StatusOr<profile::v1::Job> CreateJob(const Server& server, const profile::v1::JobSpec& spec,
                                            const std::string& request_id);
 
@@ -24,6 +26,8 @@ struct FollowOptions {
   // Ctrl-C asks the server to cancel and goes on following; a second one leaves at once. False for
   // `jobs watch`, where Ctrl-C just leaves.
   bool cancel_on_interrupt = true;
+  // How long a lost connection is tried again.
+  absl::Duration give_up_after = absl::Seconds(60);
 };
 
 enum class FollowEnd { kTerminal, kInterrupted };
@@ -32,10 +36,13 @@ struct FollowResult {
   profile::v1::Job job;  // the last that was seen
   FollowEnd end = FollowEnd::kTerminal;
   bool interrupted = false;  // Ctrl-C was pressed at all: exit 130
+  // The server has confirmed that it heard of the cancellation.
+  bool cancel_confirmed = false;
 };
 
-// Returns once the job is terminal. The connection is tried again for 60 s with growing pauses,
-// then SERVER_UNREACHABLE with the job's id.
+// Returns once the job is terminal, or when the user leaves. A lost connection is tried again with
+// growing pauses, then SERVER_UNREACHABLE with the job's id. While it runs, SIGINT and SIGTERM are
+// its own, unless they were ignored before; one call at a time in a process.
 absl::StatusOr<FollowResult> FollowJob(const Server& server, const std::string& job_id,
                                        const FollowOptions& options);
 
