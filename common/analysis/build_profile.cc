@@ -34,8 +34,8 @@ std::optional<double> Rounded(std::optional<double> value, int digits) {
 class Builder {
  public:
   Builder(const trace::RecordedTrace& trace, const TraceFigures& figures,
-          const ProfileSources& sources, const job::Measurement* measurement)
-      : trace_(trace), figures_(figures), sources_(sources), measurement_(measurement) {}
+          const ProfileSources& sources)
+      : trace_(trace), figures_(figures), sources_(sources) {}
 
   Profile Build(const BuildOptions& options);
 
@@ -67,7 +67,6 @@ class Builder {
   const trace::RecordedTrace& trace_;
   const TraceFigures& figures_;
   const ProfileSources& sources_;
-  const job::Measurement* measurement_;
   Profile profile_;
   absl::flat_hash_map<trace::NameId, KernelClass> classes_;
 };
@@ -384,7 +383,7 @@ absl::StatusOr<Profile> BuildProfile(const trace::RecordedTrace& trace,
   figure_options.window = options.window;
   figure_options.all_markers = measurement != nullptr;
   LY_ASSIGN_OR_RETURN(const TraceFigures figures, ComputeFigures(trace, figure_options));
-  Profile profile = Builder(trace, figures, sources, measurement).Build(options);
+  Profile profile = Builder(trace, figures, sources).Build(options);
   if (measurement != nullptr) AddMeasurement(*measurement, profile);
   profile.findings = CollectFindings({&trace, &figures, measurement, &profile});
   profile.validity = ValidityOf(profile.findings);

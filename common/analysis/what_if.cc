@@ -62,7 +62,8 @@ double LaunchesOf(const Profile& profile) {
 }
 
 std::string Launches(double count) {
-  return absl::StrFormat(count == std::floor(count) ? "%.0f" : "%.1f", count);
+  if (count == std::floor(count)) return absl::StrFormat("%.0f", count);
+  return absl::StrFormat("%.1f", count);
 }
 
 // The model itself: sets mechanism and projected step.

@@ -181,19 +181,19 @@ bool ParseMicroseconds(absl::string_view token, int64_t& nanoseconds) {
 
 // The tokens of one event, as written.
 struct EventParser::RawEvent {
-  absl::string_view phase;  // without quotes
-  absl::string_view name;   // token
-  absl::string_view pid;    // token
-  absl::string_view tid;    // token
-  absl::string_view start;  // token
-  absl::string_view duration;
+  absl::string_view phase = "";  // without quotes
+  absl::string_view name = "";   // token
+  absl::string_view pid = "";    // token
+  absl::string_view tid = "";    // token
+  absl::string_view start = "";  // token
+  absl::string_view duration = "";
   Category category = Category::kUnknown;
   int64_t correlation = kNoCorrelation;
   int64_t device = -1;
   int64_t stream = -1;
   int64_t graph_node = 0;
   int64_t bare_numbers = 0;
-  absl::string_view argument_name;  // args.name, without quotes
+  absl::string_view argument_name = "";  // args.name, without quotes
 
   bool NeedsArguments() const {
     switch (category) {
@@ -256,7 +256,9 @@ simdjson::error_code EventParser::RawEvent::Read(ondemand::object& object) {
     switch (key[0]) {
       case 'p':
         if (KeyIs(key, "ph", 2)) {
-          phase = Unquoted(Trim(value.raw_json_token()));
+          phase = Trim(value.raw_json_token());
+          if (phase.empty() || phase.front() != '"') return simdjson::INCORRECT_TYPE;
+          phase = Unquoted(phase);
           // Half of a trace can be flow arrows: the list's iterator skips their rest faster.
           if (phase != "X" && phase != "M") return simdjson::SUCCESS;
         } else if (KeyIs(key, "pid", 3)) {
