@@ -80,7 +80,12 @@ absl::StatusOr<FollowResult> Follow(const Context& context, const Server& server
   absl::StatusOr<FollowResult> result = FollowJob(server, job_id, options);
   progress.Clear();
   if (result.ok() && result->end == FollowEnd::kInterrupted) {
-    context.Note(absl::StrCat("left job ", job_id, "; its cancellation stands"));
+    context.Note(result->cancel_confirmed
+                     ? absl::StrCat("left job ", job_id, "; its cancellation stands")
+                     : absl::StrCat("left job ", job_id,
+                                    "; the server has not confirmed its cancellation: libreyolo "
+                                    "jobs cancel ",
+                                    job_id));
   }
   return result;
 }

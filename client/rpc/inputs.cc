@@ -7,14 +7,18 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
+#include <memory>
+#include <set>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/sha256.h"
@@ -30,90 +34,161 @@ namespace fs = std::filesystem;
 namespace v1 = ::libreyolo::profile::v1;
 
 constexpr size_t kChunkBytes = 512 * 1024;
-constexpr const char* kImageSuffixes[] = {".jpg", ".jpeg", ".png", ".bmp", ".webp"};
+constexpr char kProfileName[] = "profile.json";
+constexpr char kSummaryName[] = "profile_summary.json";
+constexpr absl::string_view kImageSuffixes[] = {".jpg", ".jpeg", ".png", ".bmp", ".webp"};
+
+// No message is over 1 MiB: so many digests go into one question, and so many files into one job.
+constexpr int kDigestsPerCall = 5'000;
+constexpr size_t kMaxInputBytes = 900 << 10;
+constexpr int kUploadTries = 3;
+constexpr absl::Duration kUploadPause = absl::Milliseconds(200);
+constexpr absl::Duration kAskTimeout = absl::Seconds(30);
 
 // Bytes to upload: a file, or what stdin gave.
 struct Content {
-  std::string path;  // empty: `bytes`
-  std::string bytes;
+  std::string path;
+  std::shared_ptr<UniqueFd> spooled;  // stdin only; then `path` is for messages
   std::string digest;
   int64_t size_bytes = 0;
 };
 
-absl::StatusOr<Content> ContentOfFile(const std::string& path) {
+// `missing` is the reason for a file that is not there or cannot be read.
+absl::StatusOr<Content> ContentOfFile(const std::string& path, const Reason& missing) {
   Content content;
   content.path = path;
   struct stat info;
-  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, "open", path);
+  if (stat(path.c_str(), &info) != 0) {
+    return MakeError(missing, ErrnoStatus(errno, "open", path).message(), {}, {{"path", path}});
+  }
   content.size_bytes = info.st_size;
-  LY_ASSIGN_OR_RETURN(content.digest, Sha256HexOfFile(path));
+  const absl::StatusOr<std::string> digest = Sha256HexOfFile(path);
+  if (!digest.ok()) return MakeError(missing, digest.status().message(), {}, {{"path", path}});
+  content.digest = *digest;
   return content;
 }
 
+// The digest goes up before the bytes, so stdin is kept in a file without a name meanwhile.
 absl::StatusOr<Content> ContentOfStdin() {
   Content content;
-  LY_ASSIGN_OR_RETURN(content.bytes, ReadFile("/dev/stdin"));
-  content.size_bytes = static_cast<int64_t>(content.bytes.size());
-  content.digest = Sha256Hex(content.bytes);
+  content.path = "standard input";
+  std::string name = (fs::temp_directory_path() / "libreyolo-stdin-XXXXXX").string();
+  content.spooled = std::make_shared<UniqueFd>(mkostemp(name.data(), O_CLOEXEC));
+  if (!*content.spooled) return ErrnoStatus(errno, "make", name);
+  unlink(name.c_str());
+  Sha256 sha;
+  std::string buffer(kChunkBytes, '\0');
+  for (;;) {
+    const ssize_t got = read(STDIN_FILENO, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, "read", content.path);
+    if (got == 0) break;
+    const absl::string_view bytes(buffer.data(), static_cast<size_t>(got));
+    sha.Update(bytes);
+    for (size_t done = 0; done < bytes.size();) {
+      const ssize_t written =
+          write(content.spooled->get(), bytes.data() + done, bytes.size() - done);
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return ErrnoStatus(errno, "write", name);
+      done += static_cast<size_t>(written);
+    }
+    content.size_bytes += got;
+  }
+  content.digest = sha.FinishHex();
   return content;
 }
 
-absl::Status Send(const Server& server, const Content& content, const UploadProgress& progress,
-                  int64_t done_before, int64_t total) {
-  const auto stub = v1::ProfileService::NewStub(server.channel);
+// Fills `*data` with the content's bytes at `offset`.
+absl::Status ReadChunk(const Content& content, int fd, int64_t offset, std::string* data) {
+  data->resize(static_cast<size_t>(std::min<int64_t>(kChunkBytes, content.size_bytes - offset)));
+  ssize_t got = 0;
+  do {
+    got = pread(fd, data->data(), data->size(), offset);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return ErrnoStatus(errno, "read", content.path);
+  if (got == 0) {
+    return MakeError(reason::kDigestMismatch,
+                     absl::StrCat(content.path, " became shorter while it was uploaded"));
+  }
+  data->resize(static_cast<size_t>(got));
+  return absl::OkStatus();
+}
+
+absl::Status SendOnce(v1::ProfileService::Stub& stub, const Content& content, int fd,
+                      const std::function<void(int64_t)>& progress) {
   grpc::ClientContext context;
   v1::UploadBlobResponse response;
-  const auto writer = stub->UploadBlob(&context, &response);
+  const auto writer = stub.UploadBlob(&context, &response);
   v1::UploadBlobRequest request;
   request.mutable_header()->set_digest(content.digest);
   request.mutable_header()->set_size_bytes(content.size_bytes);
-  bool open_stream = writer->Write(request);
-  const UniqueFd fd(content.path.empty() ? -1 : open(content.path.c_str(), O_RDONLY | O_CLOEXEC));
-  for (int64_t sent = 0; open_stream && sent < content.size_bytes;) {
-    const size_t want =
-        static_cast<size_t>(std::min<int64_t>(kChunkBytes, content.size_bytes - sent));
-    std::string& data = *request.mutable_data();
-    if (content.path.empty()) {
-      data = content.bytes.substr(static_cast<size_t>(sent), want);
-    } else {
-      data.resize(want);
-      const ssize_t got = pread(fd.get(), data.data(), want, sent);
-      if (got <= 0) {
-        context.TryCancel();
-        (void)writer->Finish();
-        return ErrnoStatus(got == 0 ? EIO : errno, "read", content.path);
-      }
-      data.resize(static_cast<size_t>(got));
+  bool is_open = writer->Write(request);
+  for (int64_t sent = 0; is_open && sent < content.size_bytes;) {
+    if (const absl::Status read = ReadChunk(content, fd, sent, request.mutable_data());
+        !read.ok()) {
+      context.TryCancel();
+      (void)writer->Finish();  // the cancelled call's; `read` says why
+      return read;
     }
-    sent += static_cast<int64_t>(data.size());
-    open_stream = writer->Write(request);
-    if (progress) progress(done_before + sent, total);
+    sent += static_cast<int64_t>(request.data().size());
+    is_open = writer->Write(request);
+    progress(sent);
   }
   writer->WritesDone();
   return rpc::FromGrpcStatus(writer->Finish());
 }
 
-// Sends what the server lacks.
+absl::Status Send(v1::ProfileService::Stub& stub, const Content& content,
+                  const std::function<void(int64_t)>& progress) {
+  UniqueFd file;
+  if (content.spooled == nullptr) {
+    file.Reset(open(content.path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file) return ErrnoStatus(errno, "open", content.path);
+  }
+  const int fd = content.spooled != nullptr ? content.spooled->get() : file.get();
+  absl::Status status;
+  for (int tries = 0; tries < kUploadTries; ++tries) {
+    if (tries > 0) absl::SleepFor(kUploadPause * (1 << tries));
+    status = SendOnce(stub, content, fd, progress);
+    if (!HasReason(status, reason::kServerUnreachable)) break;
+  }
+  return status;
+}
+
+// The digests that the server lacks.
+absl::StatusOr<std::set<std::string>> FindMissing(v1::ProfileService::Stub& stub,
+                                                  const std::vector<Content>& contents) {
+  std::set<std::string> missing;
+  for (size_t begin = 0; begin < contents.size(); begin += kDigestsPerCall) {
+    v1::FindMissingBlobsRequest request;
+    const size_t end = std::min(contents.size(), begin + kDigestsPerCall);
+    for (size_t i = begin; i < end; ++i) request.add_digests(contents[i].digest);
+    grpc::ClientContext context;
+    v1::FindMissingBlobsResponse response;
+    LY_RETURN_IF_ERROR(rpc::FromGrpcStatus(stub.FindMissingBlobs(&context, request, &response)));
+    missing.insert(response.digests().begin(), response.digests().end());
+  }
+  return missing;
+}
+
+// Sends what the server lacks, equal contents once.
 absl::Status Upload(const Server& server, const std::vector<Content>& contents,
                     const UploadProgress& progress) {
   const auto stub = v1::ProfileService::NewStub(server.channel);
-  grpc::ClientContext context;
-  v1::FindMissingBlobsRequest request;
-  for (const Content& content : contents) request.add_digests(content.digest);
-  v1::FindMissingBlobsResponse missing;
-  LY_RETURN_IF_ERROR(rpc::FromGrpcStatus(stub->FindMissingBlobs(&context, request, &missing)));
-  std::vector<std::string> wanted(missing.digests().begin(), missing.digests().end());
+  LY_ASSIGN_OR_RETURN(std::set<std::string> missing, FindMissing(*stub, contents));
+  std::vector<const Content*> wanted;
   int64_t total = 0;
-  int64_t done = 0;
-  const auto is_wanted = [&](const Content& content) {
-    return std::find(wanted.begin(), wanted.end(), content.digest) != wanted.end();
-  };
-  for (const Content& content : contents) total += is_wanted(content) ? content.size_bytes : 0;
   for (const Content& content : contents) {
-    if (!is_wanted(content)) continue;
-    LY_RETURN_IF_ERROR(Send(server, content, progress, done, total));
-    done += content.size_bytes;
-    wanted.erase(std::remove(wanted.begin(), wanted.end(), content.digest), wanted.end());
+    if (missing.erase(content.digest) == 0) continue;
+    wanted.push_back(&content);
+    total += content.size_bytes;
+  }
+  int64_t done = 0;
+  for (const Content* content : wanted) {
+    LY_RETURN_IF_ERROR(Send(*stub, *content, [&](int64_t sent) {
+      if (progress) progress(done + sent, total);
+    }));
+    done += content->size_bytes;
   }
   return absl::OkStatus();
 }
@@ -124,8 +199,12 @@ std::string ExpandHome(const std::string& word) {
   return home + word.substr(1);
 }
 
-std::string Absolute(const std::string& word) {
-  return fs::absolute(ExpandHome(word)).lexically_normal().string();
+// Absolute and without links, as a daemon that stands elsewhere needs it. Empty when it is not
+// there.
+std::string CanonicalPath(const std::string& word) {
+  std::error_code error;
+  const fs::path path = fs::canonical(ExpandHome(word), error);
+  return error ? "" : path.string();
 }
 
 absl::Status NotFoundHere(const Reason& reason, const std::string& word) {
@@ -139,19 +218,23 @@ absl::StatusOr<v1::TraceRef> UploadTrace(const Server& server, const std::string
     LY_ASSIGN_OR_RETURN(Content content, ContentOfStdin());
     contents.push_back(std::move(content));
   } else {
-    const std::string path = Absolute(word);
+    const std::string path = CanonicalPath(word);
+    if (path.empty()) return NotFoundHere(reason::kProfileNotFound, word);
     if (fs::is_directory(path)) {
       return MakeError(reason::kTraceUnparsable,
                        absl::StrCat("\"", word, "\" is a folder, not a profile or a trace"),
                        {absl::StrCat("name the file: ", word, "/profile.json")});
     }
-    auto content = ContentOfFile(path);
-    if (!content.ok()) return NotFoundHere(reason::kProfileNotFound, word);
-    contents.push_back(*std::move(content));
-    auto sibling = ContentOfFile((fs::path(path).parent_path() / "profile_summary.json").string());
-    if (sibling.ok() && !absl::EndsWith(path, "profile.json")) {
-      ref.set_sibling_summary_digest(sibling->digest);
-      contents.push_back(*std::move(sibling));
+    LY_ASSIGN_OR_RETURN(Content content, ContentOfFile(path, reason::kProfileNotFound));
+    contents.push_back(std::move(content));
+    // It says about a trace what the trace itself cannot.
+    const fs::path sibling_path = fs::path(path).parent_path() / kSummaryName;
+    const std::string name = fs::path(path).filename().string();
+    if (name != kProfileName && name != kSummaryName && fs::is_regular_file(sibling_path)) {
+      LY_ASSIGN_OR_RETURN(Content sibling,
+                          ContentOfFile(sibling_path.string(), reason::kProfileNotFound));
+      ref.set_sibling_summary_digest(sibling.digest);
+      contents.push_back(std::move(sibling));
     }
   }
   ref.set_blob_digest(contents[0].digest);
@@ -159,18 +242,82 @@ absl::StatusOr<v1::TraceRef> UploadTrace(const Server& server, const std::string
   return ref;
 }
 
-absl::StatusOr<std::vector<std::string>> ImagesOf(const std::string& path) {
+// A file is taken as it is; of a folder its images, in the order of their names.
+absl::StatusOr<std::vector<std::string>> FilesOfSource(const std::string& path,
+                                                       const std::string& word) {
   if (!fs::is_directory(path)) return std::vector<std::string>{path};
   std::vector<std::string> images;
-  for (const auto& entry : fs::directory_iterator(path)) {
-    const std::string suffix = absl::AsciiStrToLower(entry.path().extension().string());
-    if (std::find(std::begin(kImageSuffixes), std::end(kImageSuffixes), suffix) !=
-        std::end(kImageSuffixes)) {
-      images.push_back(entry.path());
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string suffix = absl::AsciiStrToLower(entry->path().extension().string());
+    if (absl::c_linear_search(kImageSuffixes, suffix) && entry->is_regular_file(error)) {
+      images.push_back(entry->path().string());
     }
   }
+  if (error) {
+    return MakeError(reason::kSourceNotFound,
+                     absl::StrCat("cannot read the folder ", word, ": ", error.message()), {},
+                     {{"path", word}});
+  }
   std::sort(images.begin(), images.end());
+  if (images.empty()) {
+    return MakeError(reason::kSourceNotFound, absl::StrCat("no images found at: ", word),
+                     {"images end in .jpg, .jpeg, .png, .bmp or .webp"}, {{"path", word}});
+  }
   return images;
+}
+
+// Whether a remote server finds `word` in its own places. Asked by a job that is only checked.
+bool IsKnownToServer(const Server& server, const std::string& word, bool is_weights) {
+  const auto stub = v1::JobService::NewStub(server.channel);
+  const auto check = [&](const v1::CreateJobRequest& request) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kAskTimeout));
+    v1::Job ignored;
+    return rpc::FromGrpcStatus(stub->CreateJob(&context, request, &ignored));
+  };
+  v1::CreateJobRequest request;
+  request.set_validate_only(true);
+  v1::JobSpec& spec = *request.mutable_spec();
+  spec.set_device("cpu");
+  if (is_weights) {
+    spec.mutable_weights()->set_name(word);
+    spec.mutable_infer();
+    return !HasReason(check(request), reason::kWeightsNotFound);
+  }
+  spec.mutable_weights()->set_random(true);
+  spec.set_size("t");
+  spec.mutable_infer()->mutable_source()->set_name(word);
+  // Any other answer, also an error, is for the real request to give.
+  if (!HasReason(check(request), reason::kSourceNotFound)) return true;
+  // The name of a dataset that the server has.
+  spec.mutable_train()->mutable_data()->set_name(word);
+  const absl::Status as_data = check(request);
+  return as_data.ok() || (absl::StartsWith(GetErrorDetail(as_data).reason, "DATASET_") &&
+                          !HasReason(as_data, reason::kDatasetNotFound));
+}
+
+absl::StatusOr<v1::InputRef> UploadInput(const Server& server, const std::string& word,
+                                         const std::string& path, const Reason& missing,
+                                         const UploadProgress& progress, v1::InputRef ref) {
+  LY_ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesOfSource(path, word));
+  std::vector<Content> contents;
+  for (const std::string& file : files) {
+    LY_ASSIGN_OR_RETURN(Content content, ContentOfFile(file, missing));
+    v1::BlobRef& blob = *ref.mutable_blobs()->add_blobs();
+    blob.set_digest(content.digest);
+    blob.set_name(fs::path(file).filename().string());
+    contents.push_back(std::move(content));
+  }
+  if (ref.ByteSizeLong() > kMaxInputBytes) {
+    return MakeError(reason::kLimitExceeded,
+                     absl::StrCat(word, " holds ", files.size(), " images, too many for one job"),
+                     {"put them into the server's workspace and name the folder from there",
+                      "name a folder with fewer images"});
+  }
+  LY_RETURN_IF_ERROR(Upload(server, contents, progress));
+  return ref;
 }
 
 }  // namespace
@@ -193,9 +340,10 @@ absl::StatusOr<v1::TraceRef> ResolveTrace(const Server& server, const std::strin
     ref.set_name(word);
     return ref;
   }
-  if (!ExistsHere(ExpandHome(word))) return NotFoundHere(reason::kProfileNotFound, word);
   if (!server.local) return UploadTrace(server, word, std::move(ref));
-  ref.set_local_path(Absolute(word));
+  const std::string path = CanonicalPath(word);
+  if (path.empty()) return NotFoundHere(reason::kProfileNotFound, word);
+  ref.set_local_path(path);
   return ref;
 }
 
@@ -218,34 +366,23 @@ absl::StatusOr<v1::InputRef> ResolveInput(const Server& server, const std::strin
     return ref;
   }
   if (!IsOwnPath(word)) {
-    // A remote server looks in its own workspace first; a file that only exists here is sent to it.
-    if (server.local || !ExistsHere(word)) {
+    // The server's own comes first; one that is only here is sent.
+    if (server.local || !ExistsHere(word) || IsKnownToServer(server, word, allow_random)) {
       ref.set_name(word);
       return ref;
     }
   }
-  const std::string path = Absolute(word);
+  const std::string path = CanonicalPath(word);
   const Reason& missing = allow_random ? reason::kWeightsNotFound : reason::kSourceNotFound;
-  if (!ExistsHere(path)) return NotFoundHere(missing, word);
+  if (path.empty()) return NotFoundHere(missing, word);
   if (server.local) {
     ref.set_local_path(path);
     return ref;
   }
-  LY_ASSIGN_OR_RETURN(const std::vector<std::string> files, ImagesOf(path));
-  if (files.empty()) {
-    return MakeError(reason::kSourceNotFound, absl::StrCat("no images found at: ", word), {},
-                     {{"path", word}});
+  if (allow_random && fs::is_directory(path)) {
+    return MakeError(reason::kWeightsUnreadable, absl::StrCat(word, " is a folder, not weights"));
   }
-  std::vector<Content> contents;
-  for (const std::string& file : files) {
-    LY_ASSIGN_OR_RETURN(Content content, ContentOfFile(file));
-    v1::BlobRef& blob = *ref.mutable_blobs()->add_blobs();
-    blob.set_digest(content.digest);
-    blob.set_name(fs::path(file).filename());
-    contents.push_back(std::move(content));
-  }
-  LY_RETURN_IF_ERROR(Upload(server, contents, progress));
-  return ref;
+  return UploadInput(server, word, path, missing, progress, std::move(ref));
 }
 
 }  // namespace libreyolo::client

@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -103,6 +104,7 @@ class Daemon {
   std::unique_ptr<DeviceService> device_service_;
   std::unique_ptr<ServerService> server_service_;
   std::unique_ptr<grpc::Server> server_;
+  std::thread shutdown_;
   UniqueFd signals_;
   int signal_count_ = 0;
 };
@@ -256,14 +258,18 @@ void Daemon::WatchIdleness() {
 }
 
 void Daemon::Shutdown() {
-  // The lock goes first to nobody: the socket is removed while it is still held.
-  server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kCallGrace));
-  loop_.Stop();
+  if (shutdown_.joinable()) return;
+  // On a thread of its own: it waits for the calls under way, and those are answered by the loop.
+  shutdown_ = std::thread([this] {
+    server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kCallGrace));
+    loop_.Stop();
+  });
 }
 
 absl::Status Daemon::Run() {
   if (config_.local) WatchIdleness();
   loop_.Run();
+  if (shutdown_.joinable()) shutdown_.join();
   server_.reset();
   jobs_.reset();
   pool_.reset();

@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
@@ -29,6 +30,7 @@ namespace {
 constexpr long kConnectTimeoutS = 10;
 constexpr long kStallTimeoutS = 60;
 constexpr long kMaxRedirects = 5;
+constexpr absl::Duration kProgressInterval = absl::Milliseconds(200);
 
 struct Transfer {
   FILE* file = nullptr;
@@ -38,10 +40,13 @@ struct Transfer {
   bool truncated_start = false;
   CURL* curl = nullptr;
   std::string etag;           // of the last response
+  bool is_page = false;       // the last response is HTML
   std::string linked_digest;  // X-Linked-ETag of any response of the chain
   const std::atomic<bool>* cancelled = nullptr;
   const DownloadProgress* progress = nullptr;
+  absl::Time last_progress = absl::InfinitePast();
   bool over_limit = false;
+  int write_error = 0;
 };
 
 absl::Status Cancelled() { return MakeError(reason::kCancelled, "the download was cancelled"); }
@@ -49,11 +54,16 @@ absl::Status Cancelled() { return MakeError(reason::kCancelled, "the download wa
 size_t OnHeader(char* data, size_t size, size_t count, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
   const absl::string_view line(data, size * count);
+  if (absl::StartsWith(line, "HTTP/")) {  // the next response of a chain of redirects
+    transfer.etag.clear();
+    transfer.is_page = false;
+  }
   const size_t colon = line.find(':');
   if (colon != absl::string_view::npos) {
     const std::string name = absl::AsciiStrToLower(line.substr(0, colon));
     absl::string_view value = absl::StripAsciiWhitespace(line.substr(colon + 1));
     if (name == "etag") transfer.etag = std::string(value);
+    if (name == "content-type") transfer.is_page = absl::StartsWithIgnoreCase(value, "text/html");
     if (name == "x-linked-etag") {
       absl::ConsumePrefix(&value, "\"");
       absl::ConsumeSuffix(&value, "\"");
@@ -69,7 +79,10 @@ size_t OnBody(char* data, size_t size, size_t count, void* user) {
   curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &code);
   // A whole answer to a ranged request: the file changed, begin anew.
   if (code == 200 && transfer.start > 0 && !transfer.truncated_start) {
-    if (ftruncate(fileno(transfer.file), 0) != 0) return 0;
+    if (ftruncate(fileno(transfer.file), 0) != 0) {
+      transfer.write_error = errno;
+      return 0;
+    }
     rewind(transfer.file);
     transfer.start = 0;
     transfer.truncated_start = true;
@@ -79,17 +92,62 @@ size_t OnBody(char* data, size_t size, size_t count, void* user) {
     transfer.over_limit = true;
     return 0;
   }
-  return fwrite(data, size, count, transfer.file) * size;
+  const size_t written = fwrite(data, size, count, transfer.file) * size;
+  if (written != size * count) transfer.write_error = errno;
+  return written;
 }
 
 int OnProgress(void* user, curl_off_t total, curl_off_t, curl_off_t, curl_off_t) {
   auto& transfer = *static_cast<Transfer*>(user);
   if (*transfer.cancelled) return 1;
-  if (total > 0) (*transfer.progress)(transfer.start + transfer.received, transfer.start + total);
+  const absl::Time now = absl::Now();
+  if (transfer.received == 0 || now - transfer.last_progress < kProgressInterval) return 0;
+  transfer.last_progress = now;
+  (*transfer.progress)(transfer.start + transfer.received, total > 0 ? transfer.start + total : 0);
   return 0;
 }
 
 enum class Outcome { kDone, kRetry, kFinal };
+
+// What an attempt that ended with `result` means.
+Outcome Judge(CURLcode result, long code, std::string& etag, absl::Status& status) {
+  if (result == CURLE_HTTP_RETURNED_ERROR) {
+    if (code == 416) {  // the part is longer than the file: begin anew
+      etag.clear();
+      status = absl::UnavailableError("the hub refused the range");
+      return Outcome::kRetry;
+    }
+    const bool passing = code >= 500 || code == 408 || code == 425 || code == 429;
+    if (passing) {
+      status = absl::UnavailableError(absl::StrCat("the hub answers ", code));
+      return Outcome::kRetry;
+    }
+    status = absl::NotFoundError(
+        absl::StrCat("the hub answers ", code, ": it does not publish this file"));
+    return Outcome::kFinal;
+  }
+  switch (result) {
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_PEER_FAILED_VERIFICATION:
+      status = absl::NotFoundError(
+          absl::StrCat("the model hub cannot be reached (", curl_easy_strerror(result), ")"));
+      return Outcome::kFinal;
+    case CURLE_OPERATION_TIMEDOUT:
+      if (code == 0) {  // not even the start of an answer: more attempts would only take longer
+        status = absl::NotFoundError("the model hub does not answer");
+        return Outcome::kFinal;
+      }
+      break;
+    default:
+      break;
+  }
+  status = absl::UnavailableError(
+      absl::StrCat("the download broke off (", curl_easy_strerror(result), ")"));
+  return Outcome::kRetry;
+}
 
 // One attempt. `etag` is that of the part on disk, and afterwards that of what was received.
 Outcome Attempt(const DownloadRequest& request, const std::string& part, std::string& etag,
@@ -113,14 +171,16 @@ Outcome Attempt(const DownloadRequest& request, const std::string& part, std::st
 
   curl_slist* raw_headers = nullptr;
   if (transfer.start > 0) {
-    curl_easy_setopt(curl.get(), CURLOPT_RESUME_FROM_LARGE,
-                     static_cast<curl_off_t>(transfer.start));
+    // Not libcurl's own resuming: it takes a whole answer (the file changed) for an error.
+    curl_easy_setopt(curl.get(), CURLOPT_RANGE, absl::StrCat(transfer.start, "-").c_str());
     raw_headers = curl_slist_append(raw_headers, absl::StrCat("If-Range: ", etag).c_str());
   }
   const std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(raw_headers,
                                                                    curl_slist_free_all);
   curl_easy_setopt(curl.get(), CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(curl.get(), CURLOPT_PROTOCOLS_STR, "http,https");
+  const bool encrypted = absl::StartsWithIgnoreCase(request.url, "https:");
+  curl_easy_setopt(curl.get(), CURLOPT_REDIR_PROTOCOLS_STR, encrypted ? "https" : "http,https");
   curl_easy_setopt(curl.get(), CURLOPT_FOLLOWLOCATION, 1L);
   curl_easy_setopt(curl.get(), CURLOPT_MAXREDIRS, kMaxRedirects);
   curl_easy_setopt(curl.get(), CURLOPT_CONNECTTIMEOUT, kConnectTimeoutS);
@@ -144,12 +204,16 @@ Outcome Attempt(const DownloadRequest& request, const std::string& part, std::st
   const CURLcode result = curl_easy_perform(curl.get());
   long code = 0;
   curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &code);
-  fflush(file.get());
+  if (fflush(file.get()) != 0 && transfer.write_error == 0) transfer.write_error = errno;
   if (!transfer.linked_digest.empty()) linked_digest = transfer.linked_digest;
-  etag = transfer.etag;
-  if (result == CURLE_OK) return Outcome::kDone;
+  // The tag of an error page says nothing about the part, which stays good.
+  if (code == 200 || code == 206) etag = transfer.etag;
   if (cancelled) {
     status = Cancelled();
+    return Outcome::kFinal;
+  }
+  if (transfer.write_error != 0) {
+    status = ErrnoStatus(transfer.write_error, "write", part);
     return Outcome::kFinal;
   }
   if (transfer.over_limit) {
@@ -157,26 +221,15 @@ Outcome Attempt(const DownloadRequest& request, const std::string& part, std::st
                        absl::StrCat("the file is over ", request.max_bytes, " bytes"));
     return Outcome::kFinal;
   }
-  if (code == 401 || code == 403 || code == 404 || code == 410) {
-    status = absl::NotFoundError(
-        absl::StrCat("the hub answers ", code, ": it does not publish this file"));
-    return Outcome::kFinal;
-  }
-  if (code == 416) {  // the part is longer than the file: begin anew
+  if (result == CURLE_OK && transfer.is_page && linked_digest.empty()) {
+    // A hotel's or a company's network answers for the hub.
+    unlink(part.c_str());
     etag.clear();
-    status = absl::UnavailableError("the hub refused the range");
-    return Outcome::kRetry;
-  }
-  const bool unreachable = result == CURLE_COULDNT_RESOLVE_HOST ||
-                           result == CURLE_COULDNT_CONNECT || result == CURLE_COULDNT_RESOLVE_PROXY;
-  if (unreachable) {
-    status = absl::NotFoundError(
-        absl::StrCat("the model hub cannot be reached (", curl_easy_strerror(result), ")"));
+    status = absl::NotFoundError("the hub cannot be reached: a web page came instead of the file");
     return Outcome::kFinal;
   }
-  status = absl::UnavailableError(
-      absl::StrCat("the download broke off (", curl_easy_strerror(result), ")"));
-  return Outcome::kRetry;
+  if (result == CURLE_OK) return Outcome::kDone;
+  return Judge(result, code, etag, status);
 }
 
 bool SleepUnlessCancelled(absl::Duration pause, const std::atomic<bool>& cancelled) {

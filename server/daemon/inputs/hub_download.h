@@ -31,10 +31,16 @@ struct DownloadResult {
 // Total 0 while unknown.
 using DownloadProgress = std::function<void(int64_t done, int64_t total)>;
 
-//   NotFound           the server has no such file (401, 403, 404, 410), or it cannot be reached:
-//   the message says which DIGEST_MISMATCH    what came is not what the server named; it was
-//   removed CANCELLED          `cancelled` turned true; the part stays for the next time
-//   Unavailable        the connection broke in every attempt
+//   NotFound         the server does not publish the file (401, 403, 404, 410, ...), or it cannot
+//   be
+//                    reached, which is known at once; the message says which
+//   Unavailable      the connection broke off in every attempt
+//   DIGEST_MISMATCH  what came is not what the server named; it was removed
+//   LIMIT_EXCEEDED   more than `max_bytes`
+//   CANCELLED        `cancelled` turned true; the part stays for the next time
+//
+// A part is resumed only if the server still has the same file (If-Range). Two downloaders of one
+// target take turns by `<target>.lock`, and the second one finds the first one's file.
 absl::StatusOr<DownloadResult> DownloadFile(const DownloadRequest& request,
                                             const std::atomic<bool>& cancelled,
                                             const DownloadProgress& progress);

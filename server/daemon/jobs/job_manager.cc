@@ -160,6 +160,10 @@ absl::Status JobManager::Recover(const std::map<std::string, CommittedResult>& r
     Job& job = *owned;
     job.record = std::move(record);
     job.sequence = job.record.sequence_reserved;
+    // Before the job may end: what it staged is swept by its place.
+    const absl::StatusOr<job::JobSpec> spec = deps_.parse_spec(job.record.job.spec());
+    if (spec.ok()) job.spec = *spec;
+    job.place = {job.id(), job.spec.workspace, job.spec.project};
     jobs_.emplace(job.id(), std::move(owned));
     KillLeftoverWorker(job.record.worker_pid, job.record.worker_start_ticks);
     const auto committed = rolled_forward.find(job.id());
@@ -179,14 +183,11 @@ absl::Status JobManager::Recover(const std::map<std::string, CommittedResult>& r
       Finish(job, JobState::kFailed);
       continue;
     }
-    const absl::StatusOr<job::JobSpec> spec = deps_.parse_spec(job.record.job.spec());
     if (!spec.ok()) {
       job.error = spec.status();
       Finish(job, JobState::kFailed);
       continue;
     }
-    job.spec = *spec;
-    job.place = {job.id(), spec->workspace, spec->project};
     queue_.push_back(job.id());
   }
   deps_.runner.Post([this] { StartQueued(); });
@@ -374,7 +375,6 @@ void JobManager::Start(Job& job, std::unique_ptr<DeviceLease> lease) {
   job.lease = std::move(lease);
   job.record.job.clear_progress();
   Move(job, JobState::kStarting);
-  deps_.on_measuring(true);
   job.limit = deps_.runner.RunAfter(absl::Seconds(job.spec.time_limit_s), [this, id = job.id()] {
     if (Job* late = FindActive(id)) {
       Fail(*late, MakeError(reason::kTimeLimit,
@@ -493,6 +493,10 @@ void JobManager::OnMessage(const std::string& id, worker_link::WorkerMessage mes
     return;
   }
   if (job->stopping()) return;
+  if (!job->hello) {
+    return Fail(*job, MakeError(reason::kWorkerMismatch, "the worker did not say its build",
+                                {"install both from one build, and restart libreyolod"}));
+  }
   v1::JobProgress& progress = *job->record.job.mutable_progress();
   if (const auto* stage = std::get_if<worker_link::StageBegan>(&message)) {
     progress.Clear();
@@ -501,8 +505,9 @@ void JobManager::OnMessage(const std::string& id, worker_link::WorkerMessage mes
         stage->stage == worker_link::WorkerStage::kWarmingUp   ? JobState::kWarmingUp
         : stage->stage == worker_link::WorkerStage::kMeasuring ? JobState::kMeasuring
                                                                : JobState::kStarting;
-    if (next != job->state() && CanMove(job->state(), next)) return Move(*job, next);
-    PublishProgress(*job);
+    if (next == job->state() || !CanMove(job->state(), next)) return PublishProgress(*job);
+    Move(*job, next);
+    UpdateQuiet();
   } else if (const auto* done = std::get_if<worker_link::Progress>(&message)) {
     progress.set_stage(done->stage);
     progress.set_done(done->done);
@@ -523,6 +528,7 @@ void JobManager::OnExit(const std::string& id, const WorkerExit& exit) {
   deps_.runner.CancelTimer(job->heartbeat);
   deps_.runner.CancelTimer(job->grace);
   job->worker.reset();
+  UpdateQuiet();
   job->record.worker_pid = 0;
   job->record.worker_start_ticks = 0;
   if (job->stopping()) return EndIfStopped(*job);
@@ -641,14 +647,25 @@ void JobManager::Finish(Job& job, JobState state) {
     deps_.executor.Submit([steps = &deps_.steps, place = job.place] { steps->Discard(place); });
   }
   jobs_.erase(job.id());
-  bool measuring = false;
-  for (const auto& [id, other] : jobs_) measuring = measuring || other->lease != nullptr;
-  deps_.on_measuring(measuring);
+  UpdateQuiet();
+  bool running = false;
+  for (const auto& [id, other] : jobs_) running = running || other->lease != nullptr;
   if (!draining_) {
     deps_.runner.Post([this] { StartQueued(); });
-  } else if (on_drained_ && !measuring) {
+  } else if (on_drained_ && !running) {
     deps_.runner.Post(std::exchange(on_drained_, nullptr));
   }
+}
+
+// Readers give way while a worker measures; the steps of a job itself never do.
+void JobManager::UpdateQuiet() {
+  bool measuring = false;
+  for (const auto& [id, job] : jobs_) {
+    const bool at_work =
+        job->state() == JobState::kWarmingUp || job->state() == JobState::kMeasuring;
+    measuring = measuring || (at_work && job->worker != nullptr);
+  }
+  deps_.on_measuring(measuring);
 }
 
 void JobManager::Drain(std::function<void()> done) {

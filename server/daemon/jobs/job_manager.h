@@ -103,6 +103,7 @@ class JobManager {
 
   void StartQueued();
   void UpdateQueue();
+  void UpdateQuiet();
   void Start(Job& job, std::unique_ptr<DeviceLease> lease);
   void LaunchTrial(Job& job);
   void OnPrepared(const std::string& id, absl::StatusOr<worker_link::WorkerPlan> plan);

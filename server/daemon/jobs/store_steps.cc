@@ -40,6 +40,14 @@ absl::Status AsStoreError(const absl::Status& status) {
   return status.ok() ? status : MakeError(reason::kStoreFailed, status.message());
 }
 
+absl::StatusOr<job::Measurement> ReadMeasurement(const std::string& text) {
+  const auto json = ParseJson(text);
+  auto measurement = json.ok() ? job::MeasurementFromJson(*json) : json.status();
+  if (measurement.ok()) return measurement;
+  return MakeError(reason::kWorkerFailed,
+                   absl::StrCat("the worker's measurement: ", measurement.status().message()));
+}
+
 }  // namespace
 
 ResultNames NamesOf(const job::JobSpec& spec) {
@@ -108,8 +116,7 @@ absl::StatusOr<std::string> StoreSteps::MakeTrialFolder(const JobPlace& place,
 absl::Status StoreSteps::Analyze(const JobPlace& place, const job::JobSpec& spec, int trial,
                                  const std::string& measurement_json) {
   LY_ASSIGN_OR_RETURN(const std::string folder, MakeTrialFolder(place, spec, trial));
-  LY_ASSIGN_OR_RETURN(const JsonValue json, ParseJson(measurement_json));
-  LY_ASSIGN_OR_RETURN(const job::Measurement measurement, job::MeasurementFromJson(json));
+  LY_ASSIGN_OR_RETURN(const job::Measurement measurement, ReadMeasurement(measurement_json));
   analysis::Profile profile;
   if (spec.trace) {
     const std::string path = absl::StrCat(folder, "/", kTraceFile);

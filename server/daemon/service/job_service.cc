@@ -33,8 +33,10 @@ class Watcher : public grpc::ServerWriteReactor<v1::JobEvent>,
     subscription_ = std::make_shared<JobSubscription>([weak] {
       if (const auto watcher = weak.lock()) watcher->WriteNext();
     });
-    runner.Post([watcher = self_, &jobs, id = request.id(), after = request.after_sequence()] {
-      const absl::Status status = jobs.Watch(id, after, watcher->subscription_);
+    // With a reference of its own: the caller may be gone before the task runs.
+    runner.Post([watcher = self_, subscription = subscription_, &jobs, id = request.id(),
+                 after = request.after_sequence()] {
+      const absl::Status status = jobs.Watch(id, after, subscription);
       if (!status.ok()) watcher->End(rpc::ToGrpcStatus(status));
     });
   }

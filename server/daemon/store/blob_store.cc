@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
@@ -52,7 +53,8 @@ absl::Status BlobWriter::Finish() {
   if (rename(temporary_.c_str(), target_.c_str()) != 0)
     return ErrnoStatus(errno, "rename", temporary_);
   fd_.Reset();
-  return absl::OkStatus();
+  // A queued job may count on it over a power cut.
+  return FsyncPath(std::filesystem::path(target_).parent_path());
 }
 
 std::string BlobStore::Path(const std::string& digest) const {
@@ -78,6 +80,16 @@ absl::StatusOr<std::unique_ptr<BlobWriter>> BlobStore::Begin(const std::string& 
   if (!fd) return ErrnoStatus(errno, "make", temporary);
   return std::unique_ptr<BlobWriter>(
       new BlobWriter(Path(digest), temporary, digest, size_bytes, std::move(fd)));
+}
+
+void BlobStore::Sweep() const {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (const auto& folder : fs::directory_iterator(folder_, error)) {
+    for (const auto& file : fs::directory_iterator(folder.path(), error)) {
+      if (!IsSha256Hex(file.path().filename().string())) fs::remove(file.path(), error);
+    }
+  }
 }
 
 }  // namespace libreyolo::daemon

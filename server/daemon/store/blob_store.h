@@ -46,6 +46,8 @@ class BlobStore {
   // ARGUMENT_INVALID, LIMIT_EXCEEDED.
   absl::StatusOr<std::unique_ptr<BlobWriter>> Begin(const std::string& digest,
                                                     int64_t size_bytes) const;
+  // Removes what uploads that a crash cut off left behind. For start-up, before any upload.
+  void Sweep() const;
   int64_t max_blob_bytes() const { return max_blob_bytes_; }
 
  private:

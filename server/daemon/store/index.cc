@@ -1,5 +1,7 @@
 #include "server/daemon/store/index.h"
 
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
@@ -9,10 +11,9 @@ namespace {
 
 namespace v1 = ::libreyolo::profile::v1;
 
-// Raised with every change of the tables; Migrate() brings older files up.
-constexpr int kSchemaVersion = 1;
-
-constexpr char kTables[] = R"sql(
+// The steps from an empty file to the newest schema; a file that has N of them is of version N.
+// Steps are only ever added.
+constexpr const char* kMigrations[] = {R"sql(
 CREATE TABLE jobs (
   id TEXT PRIMARY KEY, ordinal INTEGER UNIQUE NOT NULL, principal TEXT NOT NULL, request_id TEXT,
   active INTEGER NOT NULL, spec_digest TEXT NOT NULL, device TEXT NOT NULL, sequence_reserved INTEGER NOT NULL,
@@ -26,7 +27,13 @@ CREATE TABLE profiles (
   workspace TEXT NOT NULL, path TEXT NOT NULL, project TEXT NOT NULL, replaced INTEGER NOT NULL,
   time_ms INTEGER NOT NULL, info BLOB NOT NULL, PRIMARY KEY (workspace, path)) WITHOUT ROWID;
 CREATE INDEX profiles_by_time ON profiles (workspace, time_ms);
-)sql";
+)sql",
+                                       R"sql(
+ALTER TABLE profiles ADD COLUMN size_bytes INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX profiles_by_project ON profiles (workspace, project, replaced, size_bytes);
+DELETE FROM profiles;
+)sql"};
+constexpr int kSchemaVersion = static_cast<int>(std::size(kMigrations));
 
 constexpr char kJobColumns[] =
     "SELECT job, request_id, spec_digest, device, sequence_reserved, worker_pid, "
@@ -62,6 +69,16 @@ absl::StatusOr<std::optional<JobRecord>> ReadOneJob(Statement statement) {
   return std::move(records.front());
 }
 
+// A row that cannot be read is left out: the files are the truth, this is a cache.
+absl::StatusOr<std::vector<v1::ProfileInfo>> ReadProfiles(Statement statement) {
+  std::vector<v1::ProfileInfo> profiles;
+  for (;;) {
+    LY_ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) return profiles;
+    if (!profiles.emplace_back().ParseFromString(statement.Text(0))) profiles.pop_back();
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Index>> Index::Open(const std::string& path) {
@@ -85,20 +102,16 @@ absl::Status Index::Migrate() {
                      {"install that version again", "start this one with another --store"});
   }
   if (version == kSchemaVersion) return absl::OkStatus();
-  LY_RETURN_IF_ERROR(db_->Execute("BEGIN IMMEDIATE"));
-  absl::Status status = db_->Execute(kTables);
-  if (status.ok())
-    status = db_->Execute(absl::StrCat("PRAGMA user_version = ", kSchemaVersion).c_str());
-  LY_RETURN_IF_ERROR(db_->Execute(status.ok() ? "COMMIT" : "ROLLBACK"));
-  return status;
+  return db_->InTransaction([&]() -> absl::Status {
+    for (int64_t i = version; i < kSchemaVersion; ++i)
+      LY_RETURN_IF_ERROR(db_->Execute(kMigrations[i]));
+    return db_->Execute(absl::StrCat("PRAGMA user_version = ", kSchemaVersion).c_str());
+  });
 }
 
 absl::Status Index::Put(const JobRecord& record, const v1::JobEvent* event) {
   const std::lock_guard<std::mutex> lock(mu_);
-  LY_RETURN_IF_ERROR(db_->Execute("BEGIN IMMEDIATE"));
-  const absl::Status status = PutLocked(record, event);
-  LY_RETURN_IF_ERROR(db_->Execute(status.ok() ? "COMMIT" : "ROLLBACK"));
-  return status;
+  return db_->InTransaction([&] { return PutLocked(record, event); });
 }
 
 absl::Status Index::PutLocked(const JobRecord& record, const v1::JobEvent* event) {
@@ -195,12 +208,14 @@ absl::StatusOr<std::vector<v1::JobEvent>> Index::Events(const std::string& id,
 
 absl::Status Index::Delete(const std::string& id) {
   const std::lock_guard<std::mutex> lock(mu_);
-  for (const char* sql : {"DELETE FROM events WHERE job = ?", "DELETE FROM jobs WHERE id = ?"}) {
-    LY_ASSIGN_OR_RETURN(Statement statement, db_->Prepare(sql));
-    statement.Bind(id);
-    LY_RETURN_IF_ERROR(statement.Run());
-  }
-  return absl::OkStatus();
+  return db_->InTransaction([&]() -> absl::Status {
+    for (const char* sql : {"DELETE FROM events WHERE job = ?", "DELETE FROM jobs WHERE id = ?"}) {
+      LY_ASSIGN_OR_RETURN(Statement statement, db_->Prepare(sql));
+      statement.Bind(id);
+      LY_RETURN_IF_ERROR(statement.Run());
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::Status Index::AddProject(const Project& project) {
@@ -226,30 +241,65 @@ absl::StatusOr<std::vector<Index::Project>> Index::Projects() {
 absl::Status Index::SetProfiles(const Project& project,
                                 const std::vector<v1::ProfileInfo>& profiles) {
   const std::lock_guard<std::mutex> lock(mu_);
-  LY_RETURN_IF_ERROR(db_->Execute("BEGIN IMMEDIATE"));
-  const absl::Status status = [&]() -> absl::Status {
+  return db_->InTransaction([&]() -> absl::Status {
     LY_ASSIGN_OR_RETURN(Statement clear,
                         db_->Prepare("DELETE FROM profiles WHERE workspace = ? AND project = ?"));
     clear.Bind(project.workspace).Bind(project.project);
     LY_RETURN_IF_ERROR(clear.Run());
-    for (const v1::ProfileInfo& info : profiles) {
-      LY_ASSIGN_OR_RETURN(
-          Statement put,
-          db_->Prepare(
-              "INSERT OR REPLACE INTO profiles (workspace, path, project, replaced, time_ms, "
-              "info) VALUES (?, ?, ?, ?, ?, ?)"));
-      put.Bind(project.workspace)
-          .Bind(info.path())
-          .Bind(project.project)
-          .Bind(int64_t{info.replaced() ? 1 : 0});
-      put.Bind(info.time().seconds() * 1000 + info.time().nanos() / 1'000'000)
-          .BindBlob(info.SerializeAsString());
-      LY_RETURN_IF_ERROR(put.Run());
+    return PutProfilesLocked(project, profiles);
+  });
+}
+
+absl::Status Index::UpdateProfiles(const Project& project, const std::vector<std::string>& paths,
+                                   const std::vector<v1::ProfileInfo>& profiles) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  return db_->InTransaction([&]() -> absl::Status {
+    for (const std::string& path : paths) {
+      LY_ASSIGN_OR_RETURN(Statement forget,
+                          db_->Prepare("DELETE FROM profiles WHERE workspace = ? AND path = ?"));
+      forget.Bind(project.workspace).Bind(path);
+      LY_RETURN_IF_ERROR(forget.Run());
     }
-    return absl::OkStatus();
-  }();
-  LY_RETURN_IF_ERROR(db_->Execute(status.ok() ? "COMMIT" : "ROLLBACK"));
-  return status;
+    return PutProfilesLocked(project, profiles);
+  });
+}
+
+absl::Status Index::PutProfilesLocked(const Project& project,
+                                      const std::vector<v1::ProfileInfo>& profiles) {
+  for (const v1::ProfileInfo& info : profiles) {
+    LY_ASSIGN_OR_RETURN(
+        Statement put,
+        db_->Prepare("INSERT OR REPLACE INTO profiles (workspace, path, project, replaced, "
+                     "time_ms, size_bytes, info) VALUES (?, ?, ?, ?, ?, ?, ?)"));
+    put.Bind(project.workspace)
+        .Bind(info.path())
+        .Bind(project.project)
+        .Bind(int64_t{info.replaced() ? 1 : 0});
+    put.Bind(info.time().seconds() * 1000 + info.time().nanos() / 1'000'000)
+        .Bind(info.size_bytes())
+        .BindBlob(info.SerializeAsString());
+    LY_RETURN_IF_ERROR(put.Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<v1::ProfileInfo>> Index::ProjectProfiles(const Project& project) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(
+      Statement statement,
+      db_->Prepare("SELECT info FROM profiles WHERE workspace = ? AND project = ? ORDER BY path"));
+  statement.Bind(project.workspace).Bind(project.project);
+  return ReadProfiles(std::move(statement));
+}
+
+absl::StatusOr<int64_t> Index::HistoryBytes(const Project& project) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(Statement statement,
+                      db_->Prepare("SELECT COALESCE(SUM(size_bytes), 0) FROM profiles "
+                                   "WHERE workspace = ? AND project = ? AND replaced = 1"));
+  statement.Bind(project.workspace).Bind(project.project);
+  LY_RETURN_IF_ERROR(statement.Step().status());
+  return statement.Int(0);
 }
 
 absl::StatusOr<std::vector<v1::ProfileInfo>> Index::ListProfiles(const std::string& workspace,
@@ -264,12 +314,7 @@ absl::StatusOr<std::vector<v1::ProfileInfo>> Index::ListProfiles(const std::stri
       .Bind(int64_t{include_replaced ? 1 : 0})
       .Bind(int64_t{limit})
       .Bind(offset);
-  std::vector<v1::ProfileInfo> profiles;
-  for (;;) {
-    LY_ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) return profiles;
-    if (!profiles.emplace_back().ParseFromString(statement.Text(0))) profiles.pop_back();
-  }
+  return ReadProfiles(std::move(statement));
 }
 
 }  // namespace libreyolo::daemon

@@ -44,6 +44,12 @@ class Index : public JobStore {
   // Replaces what is known of one project's profiles.
   absl::Status SetProfiles(const Project& project,
                            const std::vector<profile::v1::ProfileInfo>& profiles);
+  // After a commit: forgets the profiles at `paths` (in the workspace), then adds `profiles`.
+  absl::Status UpdateProfiles(const Project& project, const std::vector<std::string>& paths,
+                              const std::vector<profile::v1::ProfileInfo>& profiles);
+  absl::StatusOr<std::vector<profile::v1::ProfileInfo>> ProjectProfiles(const Project& project);
+  // What the replaced results of a project take on disk.
+  absl::StatusOr<int64_t> HistoryBytes(const Project& project);
   // Newest first, from `offset` on.
   absl::StatusOr<std::vector<profile::v1::ProfileInfo>> ListProfiles(const std::string& workspace,
                                                                      bool include_replaced,
@@ -53,6 +59,8 @@ class Index : public JobStore {
   explicit Index(std::unique_ptr<Sqlite> db) : db_(std::move(db)) {}
   absl::Status Migrate();
   absl::Status PutLocked(const JobRecord& record, const profile::v1::JobEvent* event);
+  absl::Status PutProfilesLocked(const Project& project,
+                                 const std::vector<profile::v1::ProfileInfo>& profiles);
 
   std::mutex mu_;  // guards db_
   std::unique_ptr<Sqlite> db_;

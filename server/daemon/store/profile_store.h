@@ -1,33 +1,23 @@
 // Makes results visible, all at once, and never loses one: a commit swaps the new folders in and
 // moves what they replace to history/<job id>/. What was cut off by a crash is completed or swept
-// at the next start. Thread-safe.
+// at the next start. Thread-safe; one commit a project at a time, also between daemons.
+//
+// The decision is the file COMMIT in the staging folder: before it stands, nothing but staging has
+// changed; once it stands, the new result will be completed, by this commit, the project's next one
+// or the next start. It names for each replaced entry where that goes, so that a second attempt
+// goes on exactly where the first one ended.
 #pragma once
 
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "libreyolo/profile/v1/profile.pb.h"
+#include "server/daemon/store/commit_plan.h"
+#include "server/daemon/store/fault_points.h"
+#include "server/daemon/store/profile_listing.h"
 
 namespace libreyolo::daemon {
-
-// The member of profile.json that names the job which made it.
-inline constexpr char kJobKey[] = "job";
-
-struct ResultNames {
-  std::string base;  // "infer" or "prof"
-  int trial_count = 1;
-  // "infer", or "infer_2" of several.
-  std::string Trial(int trial) const;
-  // "infer_repeat.json" or "profile_repeat.json"; empty for a single trial.
-  std::string RepeatFile() const;
-  // What a reader is pointed at, relative to the project.
-  std::string Profile() const;
-  // The folders, in order, then the repeat file.
-  std::vector<std::string> Entries() const;
-};
 
 struct RecoveredCommit {
   std::string job_id;
@@ -36,44 +26,58 @@ struct RecoveredCommit {
 
 class ProfileStore {
  public:
-  // Called with a point's name before each step that changes what a reader sees ("before-exchange
-  // infer"). An error ends the commit right there, as a crash would: tests only.
-  using FaultHook = std::function<absl::Status(const std::string& point)>;
-
-  explicit ProfileStore(std::string lock_dir, FaultHook hook = nullptr)
-      : lock_dir_(std::move(lock_dir)), hook_(std::move(hook)) {}
+  explicit ProfileStore(std::string lock_dir, StoreHooks hooks = {})
+      : lock_dir_(std::move(lock_dir)), hooks_(std::move(hooks)) {}
 
   // The staging folder `<project_dir>/.staging/<job id>` holds every entry of `names`, complete.
-  // STORE_FAILED leaves either the old results or all of the new ones for Recover() to finish.
+  // `changes` receives the places below the project whose content changed ("infer",
+  // "history/j1/infer"), also when the commit failed. STORE_FAILED leaves the old results as they
+  // were or, after the first swap, a commit that is completed later; the error says which.
   absl::Status Commit(const std::string& project_dir, const std::string& job_id,
-                      const ResultNames& names);
+                      const ResultNames& names, std::vector<std::string>* changes = nullptr);
 
-  // Completes commits whose decision was written down, sweeps the other staging folders.
-  absl::StatusOr<std::vector<RecoveredCommit>> Recover(const std::string& project_dir);
+  // Completes commits whose decision was written down, oldest first, and sweeps the staging folders
+  // of the other jobs for which `ours` holds (none given: of all): another daemon's job may be at
+  // work in the same folder. A commit that cannot be completed now is logged and kept. STORE_FAILED
+  // when the project cannot be locked.
+  absl::StatusOr<std::vector<RecoveredCommit>> Recover(
+      const std::string& project_dir,
+      const std::function<bool(const std::string&)>& ours = nullptr);
 
+  // True when the job's result stands in its place or in the history.
+  static bool IsCommitted(const std::string& project_dir, const std::string& job_id,
+                          const ResultNames& names);
+
+  // Removes a staging folder, unless its commit was decided: it may then hold the old results.
   void Discard(const std::string& project_dir, const std::string& job_id);
 
-  // The profiles of a project, read from the files themselves; `prefix` is the project's path in
-  // the workspace.
-  std::vector<profile::v1::ProfileInfo> Scan(const std::string& project_dir,
-                                             const std::string& prefix) const;
+  // ScanProfiles().
+  std::vector<profile::v1::ProfileInfo> Scan(
+      const std::string& project_dir, const std::string& prefix,
+      const std::vector<profile::v1::ProfileInfo>& known = {}) const {
+    return ScanProfiles(project_dir, prefix, known);
+  }
 
  private:
+  struct Run;  // one commit under way
+
+  absl::Status Prepare(Run& run, const ResultNames& names);
+  absl::Status RollForwardOthers(Run& run);
+  absl::Status Finish(Run& run);
+  absl::Status SwapIn(Run& run, const std::string& entry);
+  absl::Status MoveToHistory(Run& run, const std::string& from, const std::string& entry);
+  absl::Status Fsync(const std::string& path, const std::string& label) const;
+  absl::Status FsyncTree(const std::string& path) const;
+  // Sets `*error` to the errno of a failure.
+  absl::Status Rename(const std::string& from, const std::string& to, unsigned flags,
+                      const std::string& label, int* error) const;
+  // With the flag, or without it where the file system knows none.
+  absl::Status RenameNoReplace(const std::string& from, const std::string& to,
+                               const std::string& label) const;
   absl::Status At(const std::string& point) const;
-  absl::Status FinishCommit(const std::string& project_dir, const std::string& job_id,
-                            const ResultNames& names);
-  absl::Status SwapIn(const std::string& project_dir, const std::string& job_id,
-                      const std::string& entry);
-  absl::Status MoveToHistory(const std::string& project_dir, const std::string& from,
-                             const std::string& entry);
 
   const std::string lock_dir_;
-  const FaultHook hook_;
+  const StoreHooks hooks_;
 };
-
-// What a listing shows of one profile file; `files` are those of its folder. An unreadable profile
-// gives an error.
-absl::StatusOr<profile::v1::ProfileInfo> DescribeProfile(const std::string& absolute,
-                                                         const std::string& shown);
 
 }  // namespace libreyolo::daemon

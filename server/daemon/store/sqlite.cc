@@ -36,6 +36,15 @@ absl::Status Sqlite::Execute(const char* sql) {
   return absl::OkStatus();
 }
 
+absl::Status Sqlite::InTransaction(const std::function<absl::Status()>& body) {
+  LY_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
+  absl::Status status = body();
+  if (status.ok()) status = Execute("COMMIT");
+  // SQLite ends the transaction by itself after some errors, and keeps it open after others.
+  if (!status.ok() && sqlite3_get_autocommit(db_) == 0) (void)Execute("ROLLBACK");
+  return status;
+}
+
 absl::StatusOr<Statement> Sqlite::Prepare(const char* sql) {
   sqlite3_stmt* statement = nullptr;
   if (sqlite3_prepare_v2(db_, sql, -1, &statement, nullptr) != SQLITE_OK)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -26,6 +27,9 @@ class Sqlite {
   Sqlite& operator=(const Sqlite&) = delete;
 
   absl::Status Execute(const char* sql);
+  // Runs `body` in a transaction, which is committed when it succeeds. Whatever fails, a full disk
+  // at the commit included, nothing of it stays and the connection can be used again.
+  absl::Status InTransaction(const std::function<absl::Status()>& body);
   absl::StatusOr<Statement> Prepare(const char* sql);
 
  private:
