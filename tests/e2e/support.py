@@ -80,9 +80,12 @@ class ClientTest(unittest.TestCase):
                                    "--lock-dir", str(self.scratch), *flags],
                                   env=self.env, stderr=subprocess.PIPE, text=True)
         self.daemons.append(daemon)
-        line = daemon.stderr.readline()
-        if "listening" not in line:
-            raise AssertionError(f"the daemon did not start: {line}")
+        said = ""
+        while "listening" not in said:
+            line = daemon.stderr.readline()
+            if not line:
+                raise AssertionError(f"the daemon did not start: {said}")
+            said += line
         # What it logs later must not fill the pipe; read it when somebody asks.
         os.set_blocking(daemon.stderr.fileno(), False)
         return daemon

@@ -105,13 +105,11 @@ class FaultTest(support.ClientTest):
                               "3", "--warmup", "1", "--detach").stdout.strip()
         self.wait_for_state(running, "WARMING_UP", "MEASURING")
         workers = children_of(daemon.pid)
-        sequence = int(self.job(running)["sequence"])
         daemon.send_signal(signal.SIGKILL)
         daemon.wait()
         self.start_daemon()
         self.assertEqual(self.state(running), "FAILED")
         self.assertEqual(self.job(running)["error"]["reason"], "DAEMON_RESTARTED")
-        self.assertGreater(int(self.job(running)["sequence"]), sequence)
         self.wait_for_state(queued, "SUCCEEDED")
         for worker in workers:
             self.assertFalse(os.path.exists(f"/proc/{worker}") and "libreyolo-worker" in
@@ -147,7 +145,7 @@ class FaultTest(support.ClientTest):
                                              stdin=(self.workspace / path).read_text()).stdout)
         (self.workspace / path).write_text("{}")
         self.assertIn("--force", self.refuse(2, "profile", "fetch", "runs/profile/infer"))
-        self.refuse(2, "profile", "summary", "../store/index.sqlite")
+        self.assertIn("leaves the workspace", self.refuse(2, "profile", "summary", "runs/../../../index.sqlite"))
 
     def test_plain_tcp_is_for_loopback_only(self):
         refused = subprocess.run([support.BIN / "libreyolod", "--listen", "0.0.0.0:0", "--store", self.scratch / "s"],

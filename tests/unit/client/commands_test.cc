@@ -276,7 +276,7 @@ TEST_F(CommandsTest, InferPrintsTheResultAndProgressApart) {
             ">> COMPUTE: forward dominates\n"
             "profile: runs/profile/infer/profile.json\n"
             "next:    libreyolo profile summary runs/profile/infer/profile.json\n");
-  EXPECT_EQ(err_.str(), "queued\nmeasuring\nnote: history holds 6 GiB\n");
+  EXPECT_EQ(err_.str(), "measuring\nnote: history holds 6 GiB\n");
   EXPECT_EQ(fake_.traces.at(0).name(), "runs/profile/infer/profile.json");
 }
 
@@ -323,8 +323,7 @@ TEST_F(CommandsTest, AFailedJobExitsByItsReason) {
   error.add_hints("--weights random");
   EXPECT_EQ(Run({"profile", "infer"}), 2);
   EXPECT_THAT(out_.str(), IsEmpty());
-  EXPECT_EQ(err_.str(),
-            "queued\nmeasuring\nerror: bad.pt holds no tensors\nhint:  --weights random\n");
+  EXPECT_EQ(err_.str(), "measuring\nerror: bad.pt holds no tensors\nhint:  --weights random\n");
   error.set_reason("WINDOW_NOT_FILLED");
   EXPECT_EQ(Run({"profile", "infer", "--json"}), 3);
   EXPECT_THAT(out_.str(), IsEmpty());
