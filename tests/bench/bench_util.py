@@ -72,8 +72,9 @@ def workspace(daemon=True):
     finally:
         if daemon:
             with contextlib.suppress(BenchError, subprocess.SubprocessError, OSError):
-                subprocess.run([find_binary("libreyolo"), "daemon", "stop", "--force"], cwd=folder / "ws",
-                               env=environment, capture_output=True, timeout=30, check=False)
+                stop = [find_binary("libreyolo"), "daemon", "stop", "--force"]
+                subprocess.run(stop, cwd=folder / "ws", env=environment, capture_output=True,
+                               timeout=30, check=False)
         shutil.rmtree(folder, ignore_errors=True)
 
 
