@@ -252,8 +252,9 @@ std::string WhatIfText(const v1::WhatIfReport& report) {
     absl::StrAppendFormat(&text, "  img/s  %s -> ~%.0f", PythonFloat(report.img_per_s_now()),
                           report.img_per_s_projected());
     if (report.img_per_s_now() != 0) {
-      absl::StrAppendFormat(&text, " (%+.0f%%)",
-                            (report.img_per_s_projected() / report.img_per_s_now() - 1) * 100);
+      double percent = (report.img_per_s_projected() / report.img_per_s_now() - 1) * 100;
+      if (std::abs(percent) < 0.5) percent = 0;  // rounding alone must not show as -0%
+      absl::StrAppendFormat(&text, " (%+.0f%%)", percent);
     }
     absl::StrAppend(&text, "\n");
   }

@@ -234,6 +234,13 @@ TEST(WhatIfTextTest, HasThePeersNumbers) {
             "  img/s  160.0 -> ~533 (+233%)\n  (measure again)\n");
 }
 
+TEST(WhatIfTextTest, RoundingIsNoLoss) {
+  v1::WhatIfReport report;
+  report.set_img_per_s_now(9.64);
+  report.set_img_per_s_projected(9.6);
+  EXPECT_THAT(WhatIfText(report), HasSubstr("9.64 -> ~10 (+0%)"));
+}
+
 TEST(InferResultTest, IsThePeersTextAndDocument) {
   LY_SKIP_WITHOUT_SHARED();
   const v1::SummaryReport single = SummaryOf("reference-cpu/infer/profile.json");
