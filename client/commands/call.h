@@ -5,6 +5,8 @@
 #include <grpcpp/client_context.h>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
 #include "common/rpc/status_convert.h"
 
 namespace libreyolo::client {
@@ -14,7 +16,13 @@ absl::Status Call(Stub& stub,
                   grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                   const Request& request, Response& response) {
   grpc::ClientContext context;
-  return rpc::FromGrpcStatus((stub.*method)(&context, request, &response));
+  const grpc::Status status = (stub.*method)(&context, request, &response);
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty()) {
+    return MakeError(
+        reason::kServerUnreachable,
+        absl::StrCat("the connection to the server was lost: ", status.error_message()));
+  }
+  return rpc::FromGrpcStatus(status);
 }
 
 }  // namespace libreyolo::client

@@ -85,8 +85,8 @@ absl::StatusOr<v1::Job> GetJob(Stub& stub, const std::string& id) {
 
 // Events come without the spec, so the job is read once more at its end.
 absl::StatusOr<FollowResult> FollowToEnd(const Context& context, const JobService& service,
-                                         const std::string& id) {
-  ProgressView progress(context.err(), ProgressStyleOf(context), context.deps.clock);
+                                         const std::string& id, const ProgressStyle& style) {
+  ProgressView progress(context.err(), style, context.deps.clock);
   FollowOptions options;
   options.cancel_on_interrupt = false;
   options.on_event = [&](const v1::Job& job) { progress.Show(job); };
@@ -140,8 +140,9 @@ absl::StatusOr<int> RunJobsShow(const Context& context) {
 
 absl::StatusOr<int> RunJobsWatch(const Context& context) {
   LY_ASSIGN_OR_RETURN(const JobService service, ConnectToJobs(context));
-  LY_ASSIGN_OR_RETURN(const FollowResult result,
-                      FollowToEnd(context, service, context.args().Word(0)));
+  LY_ASSIGN_OR_RETURN(
+      const FollowResult result,
+      FollowToEnd(context, service, context.args().Word(0), ProgressStyleOf(context)));
   if (result.end == FollowEnd::kInterrupted) {
     context.Note(absl::StrCat("left job ", context.args().Word(0), "; it goes on"));
     return kExitInterrupted;
@@ -157,7 +158,11 @@ absl::StatusOr<int> RunJobsCancel(const Context& context) {
   request.set_id(context.args().Word(0));
   v1::Job job;
   LY_RETURN_IF_ERROR(Call(*service.stub, &Stub::CancelJob, request, job));
-  LY_ASSIGN_OR_RETURN(const FollowResult result, FollowToEnd(context, service, request.id()));
+  // Only the end is of interest; a bar says that it is waited for, lines of states would not.
+  ProgressStyle style = ProgressStyleOf(context);
+  style.silent = style.silent || !style.bar;
+  LY_ASSIGN_OR_RETURN(const FollowResult result,
+                      FollowToEnd(context, service, request.id(), style));
   if (result.end == FollowEnd::kInterrupted) {
     context.Note(absl::StrCat("left job ", request.id(), "; its cancellation stands"));
     return kExitInterrupted;

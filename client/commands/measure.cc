@@ -68,7 +68,8 @@ void PrintResult(const Context& context, const v1::Job& job, const v1::SummaryRe
   out << (is_training ? RunResultText(report) : InferResultText(report))
       << "profile: " << job.profile() << "\nnext:    libreyolo profile summary " << job.profile()
       << server << "\n";
-  context.err() << FindingsText(report.validity(), report.findings());
+  // What makes the figures doubtful; `summary` has the lesser remarks as well.
+  context.err() << DoubtsText(report);
   for (const std::string& note : job.notes()) context.Note(absl::StrCat("note: ", note));
 }
 
@@ -152,7 +153,6 @@ absl::StatusOr<int> Measure(const Context& context, const Server& server, Progre
     context.out() << (context.json() ? json.ToIndented() : job.id()) << "\n";
     return kExitOk;
   }
-  progress.Show(job);
   LY_ASSIGN_OR_RETURN(const FollowResult followed, Follow(context, server, progress, job.id()));
   if (followed.end == FollowEnd::kInterrupted) return kExitInterrupted;
   job = followed.job;

@@ -42,7 +42,7 @@ std::string TrialText(const v1::Job& job) {
 
 std::string QueueText(const v1::Job& job) {
   std::string text = "queued";
-  if (job.has_queue_position()) {
+  if (job.queue_position() > 0) {
     absl::StrAppend(&text, ", ", job.queue_position(), job.queue_position() == 1 ? " job" : " jobs",
                     " ahead");
   }

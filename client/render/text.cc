@@ -168,6 +168,14 @@ std::string FindingsText(const std::string& validity,
   return text;
 }
 
+std::string DoubtsText(const v1::SummaryReport& report) {
+  google::protobuf::RepeatedPtrField<v1::Finding> doubts;
+  for (const v1::Finding& finding : report.findings()) {
+    if (finding.severity() != v1::Finding::INFO) *doubts.Add() = finding;
+  }
+  return FindingsText(report.validity(), doubts);
+}
+
 std::string SummaryText(const v1::SummaryReport& report) {
   std::string text =
       absl::StrCat("model ", report.model().empty() ? "?" : report.model(), "  |  ",
@@ -191,7 +199,7 @@ std::string SummaryText(const v1::SummaryReport& report) {
                     "**\n");
   }
   if (report.has_tracing_overhead_ratio()) {
-    absl::StrAppendFormat(&text, "tracing  a traced step takes %.3f of an untraced one\n",
+    absl::StrAppendFormat(&text, "tracing  a traced step takes %.3f times an untraced one\n",
                           report.tracing_overhead_ratio());
   }
   absl::StrAppend(&text, VerdictLine(report), report.on_cpu() ? TopOps(report) : KernelMix(report),

@@ -31,4 +31,7 @@ std::string ThroughputText(const profile::v1::SummaryReport& report);
 std::string FindingsText(const std::string& validity,
                          const google::protobuf::RepeatedPtrField<profile::v1::Finding>& findings);
 
+// Of these, what makes a figure suspect or invalid.
+std::string DoubtsText(const profile::v1::SummaryReport& report);
+
 }  // namespace libreyolo::client
