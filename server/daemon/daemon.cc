@@ -74,6 +74,7 @@ class Daemon {
 
  private:
   absl::StatusOr<std::map<std::string, CommittedResult>> RecoverStore();
+  absl::Status FindFinishedCommits(std::map<std::string, CommittedResult>& committed);
   absl::Status StartServer(const std::string& address);
   void WatchSignals();
   void OnSignal();
@@ -115,7 +116,12 @@ absl::StatusOr<std::map<std::string, CommittedResult>> Daemon::RecoverStore() {
   for (const Index::Project& project : projects) {
     const auto folder = layout_.ProjectDir(project.workspace, project.project);
     if (!folder.ok() || access(folder->c_str(), F_OK) != 0) continue;
-    const auto recovered = profiles_.Recover(*folder);
+    // In the user's own folder other daemons may be at work: only this index's jobs are swept.
+    const auto ours = [this](const std::string& job_id) {
+      const auto record = index_->Find(job_id);
+      return record.ok() && record->has_value();
+    };
+    const auto recovered = profiles_.Recover(*folder, ours);
     // A project that cannot be repaired now (a full disk, say) keeps its staging for the next
     // start.
     if (!recovered.ok()) {
@@ -131,7 +137,22 @@ absl::StatusOr<std::map<std::string, CommittedResult>> Daemon::RecoverStore() {
     }
     LY_RETURN_IF_ERROR(index_->SetProfiles(project, profiles_.Scan(*folder, project.project)));
   }
+  LY_RETURN_IF_ERROR(FindFinishedCommits(committed));
   return committed;
+}
+
+// Jobs whose files were all in place when the daemon died, but whose row did not say so yet.
+absl::Status Daemon::FindFinishedCommits(std::map<std::string, CommittedResult>& committed) {
+  LY_ASSIGN_OR_RETURN(const std::vector<JobRecord> records, index_->LoadActive());
+  for (const JobRecord& record : records) {
+    const auto spec = rpc::ParseJobSpec(record.job.spec());
+    if (!spec.ok() || record.job.state() == v1::JOB_STATE_QUEUED) continue;
+    const auto folder = layout_.ProjectDir(spec->workspace, spec->project);
+    if (!folder.ok() || !ProfileStore::IsCommitted(*folder, record.job.id(), NamesOf(*spec)))
+      continue;
+    committed.emplace(record.job.id(), DescribeResult(spec->project, NamesOf(*spec), spec->trace));
+  }
+  return absl::OkStatus();
 }
 
 v1::Capabilities Daemon::FixedCapabilities() const {
@@ -169,6 +190,7 @@ absl::Status Daemon::Start() {
   }
   if (!config_.local) LY_RETURN_IF_ERROR(MakeDirectories(config_.workspace));
   LY_ASSIGN_OR_RETURN(index_, Index::Open(config_.state_dir + "/index.sqlite"));
+  blobs_.Sweep();
   steps_ = std::make_unique<StoreSteps>(layout_, profiles_, *index_, inputs_);
   reader_ = std::make_unique<ProfileReader>(layout_, blobs_, *index_, trace::ReadLimits());
   pool_ = std::make_unique<WorkerPool>(2);

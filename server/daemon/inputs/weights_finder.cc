@@ -39,18 +39,19 @@ absl::Status WeightsNotFound(const std::string& name, const std::string& why) {
 
 absl::StatusOr<FoundWeights> FindWeights(const std::string& name, const WeightsPlaces& places) {
   LY_ASSIGN_OR_RETURN(const std::string clean, NormalizeRelativePath(name));
-  if (absl::StrContains(clean, '/')) {
-    const std::string path = absl::StrCat(places.workspace_root, "/", clean);
-    if (IsReadableFile(path)) return FoundWeights{path, "", ""};
-    return WeightsNotFound(name, "there is no such file in the workspace");
+  const bool has_folder = absl::StrContains(clean, '/');
+  std::vector<std::string> in_workspace = {clean};
+  if (!has_folder) in_workspace.insert(in_workspace.begin(), absl::StrCat("weights/", clean));
+  for (const std::string& relative : in_workspace) {
+    const auto path = ResolveConfined(places.workspace_root, relative, places.link_rule);
+    if (path.ok() && IsReadableFile(*path)) return FoundWeights{*path, "", ""};
+    if (HasReason(path.status(), reason::kPathRefused)) return path.status();
   }
-  std::vector<std::string> candidates = {absl::StrCat(places.workspace_root, "/weights/", clean),
-                                         absl::StrCat(places.workspace_root, "/", clean)};
-  for (const std::string& folder : places.server_folders)
-    candidates.push_back(absl::StrCat(folder, "/", clean));
-  const std::string cached = absl::StrCat(places.cache_dir, "/weights/", clean);
-  candidates.push_back(cached);
-  for (const std::string& path : candidates) {
+  if (has_folder) return WeightsNotFound(name, "there is no such file in the workspace");
+  std::vector<std::string> elsewhere = places.server_folders;
+  elsewhere.push_back(places.cache_dir + "/weights");
+  for (const std::string& folder : elsewhere) {
+    const std::string path = absl::StrCat(folder, "/", clean);
     if (IsReadableFile(path)) return FoundWeights{path, "", ""};
   }
   const std::string model = HubModel(clean);
@@ -59,8 +60,9 @@ absl::StatusOr<FoundWeights> FindWeights(const std::string& name, const WeightsP
         name,
         "looked in weights/, the workspace and the cache, and the model hub has no such name");
   }
-  return FoundWeights{
-      "", absl::StrCat(places.hub_base_url, "/", model, "/resolve/main/", model, ".pt"), cached};
+  return FoundWeights{"",
+                      absl::StrCat(places.hub_base_url, "/", model, "/resolve/main/", model, ".pt"),
+                      absl::StrCat(places.cache_dir, "/weights/", clean)};
 }
 
 }  // namespace libreyolo::daemon

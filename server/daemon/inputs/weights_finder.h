@@ -5,11 +5,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/confined_path.h"
 
 namespace libreyolo::daemon {
 
 struct WeightsPlaces {
   std::string workspace_root;
+  LinkRule link_rule = LinkRule::kStayInside;  // of files in the workspace
   std::vector<std::string> server_folders;
   std::string cache_dir;
   std::string hub_base_url;  // without a slash at the end

@@ -35,6 +35,7 @@ absl::Status OwnerOnly(const job::InputRef& ref, bool local_owner) {
 absl::StatusOr<WeightsPlaces> JobInputs::Places(const job::JobSpec& spec) const {
   WeightsPlaces places;
   LY_ASSIGN_OR_RETURN(places.workspace_root, layout_.WorkspaceRoot(spec.workspace));
+  places.link_rule = layout_.link_rule();
   places.server_folders = settings_.weights_folders;
   places.cache_dir = settings_.cache_dir;
   places.hub_base_url = settings_.hub_base_url;

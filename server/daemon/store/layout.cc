@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/confined_path.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/relative_path.h"
@@ -58,18 +59,8 @@ absl::StatusOr<std::string> Layout::ResolveExisting(const std::string& workspace
                                                     const std::string& relative) const {
   LY_ASSIGN_OR_RETURN(const std::string root, WorkspaceRoot(workspace));
   LY_ASSIGN_OR_RETURN(const std::string clean, NormalizeRelativePath(relative));
-  const std::string path = clean.empty() ? root : absl::StrCat(root, "/", clean);
-  char real[PATH_MAX];
-  if (realpath(path.c_str(), real) == nullptr) return ErrnoStatus(errno, "open", relative);
-  if (config_.local) return path;
-  char real_root[PATH_MAX];
-  if (realpath(root.c_str(), real_root) == nullptr) return ErrnoStatus(errno, "open", workspace);
-  const std::string prefix = absl::StrCat(real_root, "/");
-  if (std::string(real) != real_root && !absl::StartsWith(real, prefix)) {
-    return MakeError(reason::kPathRefused,
-                     absl::StrCat("the path \"", relative, "\" leaves the workspace"));
-  }
-  return std::string(real);
+  if (clean.empty()) return root;
+  return ResolveConfined(root, clean, link_rule());
 }
 
 absl::StatusOr<std::string> Layout::ProjectDir(const std::string& workspace,

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/base/confined_path.h"
 
 namespace libreyolo::daemon {
 
@@ -26,6 +27,9 @@ class Layout {
   explicit Layout(StoreConfig config) : config_(std::move(config)) {}
 
   const StoreConfig& config() const { return config_; }
+  LinkRule link_rule() const {
+    return config_.local ? LinkRule::kOwnersMayLeave : LinkRule::kStayInside;
+  }
   // The folder of a workspace; "" is the default one. Made when a served store lacks it.
   // ARGUMENT_INVALID for a bad name.
   absl::StatusOr<std::string> WorkspaceRoot(const std::string& workspace) const;
