@@ -71,6 +71,8 @@ class InferTest(support.ClientTest):
         repeat = self.read_json("runs/profile/infer_repeat.json")
         self.assertAlmostEqual(repeat["img_per_s"], sum(trials) / 2, delta=0.011)
         self.assertEqual(len(repeat["latencies_ns"]), 6)
+        self.assertEqual(self.succeed("profile", "get", "runs/profile", "img_per_s").stdout,
+                         f"{repeat['img_per_s']}\n")
 
     def test_a_replaced_result_stays_in_the_history(self):
         first = json.loads(self.infer("--json").stdout)["job"]

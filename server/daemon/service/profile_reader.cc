@@ -62,10 +62,14 @@ absl::StatusOr<std::string> ProfileReader::Resolve(const std::string& name,
   if (!resolved.ok())
     return absl::IsNotFound(resolved.status()) ? NotFound(name) : resolved.status();
   std::error_code error;
-  if (std::filesystem::is_directory(*resolved, error) &&
-      std::filesystem::exists(*resolved + "/profile.json", error)) {
-    *shown = absl::StrCat(absl::StripSuffix(path, "/"), "/profile.json");
-    return absl::StrCat(*resolved, "/profile.json");
+  if (std::filesystem::is_directory(*resolved, error)) {
+    for (const char* name_in_folder :
+         {"profile.json", "infer_repeat.json", "profile_repeat.json"}) {
+      const std::string file = absl::StrCat(*resolved, "/", name_in_folder);
+      if (!std::filesystem::exists(file, error)) continue;
+      *shown = absl::StrCat(absl::StripSuffix(path, "/"), "/", name_in_folder);
+      return file;
+    }
   }
   *shown = path;
   return *resolved;
