@@ -241,11 +241,9 @@ absl::Status InferWorkload::MeasureStages(CaptureSession* capture) {
   deps_.observer.OnStage(WorkerStage::kMeasuring,
                          capture != nullptr ? "stages, with a trace" : "stages");
   StepTimer timer(deps_.clock, StageNames(), traced_steps_wanted_);
-  if (capture != nullptr) LY_RETURN_IF_ERROR(capture->Start());
-  // The first iteration after a pause is slow, and the recorder meets every name for the first time
-  // in it: it belongs to neither window. Its records stand before the first marker, so that no
-  // figure counts them.
+  // The first iteration after the pause between the windows is slow: it belongs to neither.
   LY_RETURN_IF_ERROR(RunIteration(plan_.warmup + plan_.runs, nullptr).status());
+  if (capture != nullptr) LY_RETURN_IF_ERROR(capture->Start());
   const ClockPair begin = ReadClockPair(deps_.clock);
   LY_RETURN_IF_ERROR(RunTimedSteps(timer));
   const ClockLine line(deps_.clock, begin, ReadClockPair(deps_.clock));
