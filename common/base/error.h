@@ -73,6 +73,13 @@ inline constexpr Reason kWorkerCrashed{"WORKER_CRASHED", absl::StatusCode::kInte
 inline constexpr Reason kWorkerSilent{"WORKER_SILENT", absl::StatusCode::kInternal};
 inline constexpr Reason kWorkerFailed{"WORKER_FAILED", absl::StatusCode::kInternal};
 inline constexpr Reason kWorkerMismatch{"WORKER_MISMATCH", absl::StatusCode::kInternal};
+// What the GPU does cannot be recorded; --no-trace still measures.
+inline constexpr Reason kCaptureUnavailable{"CAPTURE_UNAVAILABLE",
+                                            absl::StatusCode::kFailedPrecondition};
+inline constexpr Reason kCaptureForbidden{"CAPTURE_FORBIDDEN",
+                                          absl::StatusCode::kFailedPrecondition};
+inline constexpr Reason kCaptureBusy{"CAPTURE_BUSY", absl::StatusCode::kFailedPrecondition};
+inline constexpr Reason kGpuNotRecorded{"GPU_NOT_RECORDED", absl::StatusCode::kFailedPrecondition};
 inline constexpr Reason kTimeLimit{"TIME_LIMIT", absl::StatusCode::kDeadlineExceeded};
 inline constexpr Reason kDaemonRestarted{"DAEMON_RESTARTED", absl::StatusCode::kAborted};
 inline constexpr Reason kCancelled{"CANCELLED", absl::StatusCode::kCancelled};

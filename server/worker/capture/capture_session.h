@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "common/json/json_value.h"
 #include "common/trace/trace_writer.h"
+#include "server/worker/capture/activity_join.h"
 #include "server/worker/capture/activity_source.h"
 #include "server/worker/capture/capture_clock.h"
 #include "server/worker/capture/op_recorder.h"
@@ -27,8 +28,15 @@ namespace libreyolo::worker {
 
 struct CaptureCounts {
   int64_t op_count = 0;
-  int64_t activity_count = 0;
-  int64_t dropped_count = 0;  // ops without room or without an end, and what the source lost
+  int64_t activity_count = 0;  // GPU work and calls inside the capture
+  int64_t dropped_count = 0;   // ops without room or without an end, and what the source lost
+  // How GPU work and the calls that start it fit together (activity_join.h).
+  int64_t kernel_count = 0;
+  int64_t launch_count = 0;
+  int64_t launches_without_kernel = 0;
+  int64_t work_without_call = 0;
+  int64_t work_without_time = 0;
+  std::vector<std::string> missing_kinds;  // of records that the source could not collect
 };
 
 // How the trace calls itself and its process.
@@ -46,6 +54,8 @@ class CaptureSession : private RecordSink {
     int64_t max_op_records = int64_t{1} << 20;
     int64_t expected_op_records = int64_t{1} << 16;
     int64_t expected_marks = 256;
+    // The captured work runs on a GPU: a capture without a kernel then failed.
+    bool expects_kernels = false;
   };
 
   // `source` must outlive the session.
@@ -55,7 +65,13 @@ class CaptureSession : private RecordSink {
   absl::Status Start();
   // A span on the calling thread, ticks from ReadTicks(options.clock).
   void AddMark(std::string name, uint64_t begin_ticks, uint64_t end_ticks);
-  // Ends the capture. The device must have finished its work, and no op may run.
+  // Between the two, calls of this thread belong to phase `name`, by id and not by time. May nest.
+  // For a CUDA capture; without one they do nothing.
+  void EnterPhase(const std::string& name);
+  void LeavePhase();
+  // Ends the capture. The device must have finished its work, and no op may run. The source's
+  // errors, and
+  //   GPU_NOT_RECORDED  kernels were expected and none was recorded
   absl::StatusOr<CaptureCounts> Stop();
 
   // After Stop(). `metadata` goes under the trace's key "libreyolo". Errors are the writer's.
@@ -70,9 +86,12 @@ class CaptureSession : private RecordSink {
   };
 
   void OnActivity(ActivityRecord record) override;
+  absl::Status CheckRecorded(const CaptureCounts& counts) const;
   void WriteMarks(trace::TraceWriter& writer, const ClockLine& line) const;
   void WriteOps(trace::TraceWriter& writer, const ClockLine& line) const;
-  void WriteActivities(trace::TraceWriter& writer) const;
+  void WriteActivities(trace::TraceWriter& writer, const ClockLine& line) const;
+  void WriteDeviceRows(trace::TraceWriter& writer, const std::string& process) const;
+  std::vector<int64_t> OpsOfCalls(const ClockLine& line) const;
   int64_t FromBegin(int64_t monotonic_ns) const {
     return monotonic_ns - recording_.begin.monotonic_ns;
   }
@@ -84,8 +103,10 @@ class CaptureSession : private RecordSink {
   int64_t base_time_ns_ = 0;  // wall clock at the trace's time 0
   std::vector<Mark> marks_;
   OpRecording recording_;
-  // Written by the source's thread until Stop() has returned, read afterwards.
+  std::vector<std::string> phases_;  // an id is an index plus 1
+  // Written by the source's threads until Stop() has returned, read afterwards.
   std::vector<ActivityRecord> activities_;
+  ActivityJoin join_;
 };
 
 }  // namespace libreyolo::worker
