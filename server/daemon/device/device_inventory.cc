@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -11,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
+#include "server/daemon/device/visible_devices.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -35,6 +38,12 @@ int64_t MemoryBytes(const std::string& meminfo, absl::string_view key) {
 absl::Status Unusable(const std::string& why) {
   return MakeError(reason::kDeviceUnusable, absl::StrCat("CUDA is not usable on this host: ", why),
                    {"--device cpu measures on the CPU"});
+}
+
+std::vector<std::string> AllIds(const std::vector<DeviceInfo>& gpus) {
+  std::vector<std::string> ids;
+  for (const DeviceInfo& gpu : gpus) ids.push_back(gpu.id);
+  return ids;
 }
 
 }  // namespace
@@ -63,25 +72,53 @@ std::vector<DeviceInfo> DeviceInventory::List() const {
 std::string DeviceInventory::CudaUnusableReason() const {
   const auto gpus = gpus_->ListGpus();
   if (!gpus.ok()) return std::string(gpus.status().message());
-  return gpus->empty() ? "the driver lists no GPU" : "";
+  if (gpus->empty()) return "the driver lists no GPU";
+  for (const DeviceInfo& gpu : *gpus) {
+    if (gpu.unusable.empty()) return "";
+  }
+  return absl::StrCat(gpus->front().id, ": ", gpus->front().unusable);
 }
 
-absl::StatusOr<std::string> DeviceInventory::Resolve(const std::string& text) const {
+absl::StatusOr<std::string> DeviceInventory::Resolve(const std::string& text,
+                                                     const std::string& visible) const {
   if (text == "cpu") return text;
   const auto gpus = gpus_->ListGpus();
   if (!gpus.ok()) return Unusable(std::string(gpus.status().message()));
   if (gpus->empty()) return Unusable("the driver lists no GPU");
   absl::string_view number = text;
   absl::ConsumePrefix(&number, "cuda:");
+  const std::vector<std::string> seen =
+      visible.empty() ? AllIds(*gpus) : VisibleDevices(*gpus, visible);
+  uint32_t index = 0;
+  const bool by_number = absl::SimpleAtoi(number, &index);
   for (const DeviceInfo& gpu : *gpus) {
-    if (gpu.uuid == text || gpu.id == absl::StrCat("cuda:", number)) return gpu.id;
+    const auto place = std::find(seen.begin(), seen.end(), gpu.id);
+    if (place == seen.end()) continue;
+    const bool numbered = visible.empty() ? gpu.id == absl::StrCat("cuda:", number)
+                                          : by_number && place - seen.begin() == int64_t{index};
+    if (gpu.uuid != text && !numbered) continue;
+    if (gpu.unusable.empty()) return gpu.id;
+    return MakeError(reason::kDeviceUnusable,
+                     absl::StrCat("device ", gpu.id, " cannot be used: ", gpu.unusable),
+                     {"libreyolo devices lists what is there"});
   }
-  return MakeError(
-      reason::kDeviceNotFound, absl::StrCat("there is no device \"", text, "\" on this host"),
-      {absl::StrCat("it has cpu, ",
-                    absl::StrJoin(*gpus, ", ", [](std::string* out, const DeviceInfo& gpu) {
-                      absl::StrAppend(out, gpu.id);
-                    }))});
+  if (!visible.empty()) {
+    return MakeError(
+        reason::kDeviceNotFound,
+        absl::StrCat("there is no device \"", text, "\" with CUDA_VISIBLE_DEVICES=", visible,
+                     ", which leaves ", seen.empty() ? "none" : absl::StrJoin(seen, ", ")),
+        {"unset CUDA_VISIBLE_DEVICES"});
+  }
+  return MakeError(reason::kDeviceNotFound,
+                   absl::StrCat("there is no device \"", text, "\" on this host"),
+                   {absl::StrCat("it has cpu, ", absl::StrJoin(seen, ", "))});
+}
+
+WorkerDevice WorkerDeviceOf(const std::string& id) {
+  if (id == "cpu") return {id, {}};
+  // CUDA numbers by speed unless told otherwise; our numbers are NVML's.
+  if (absl::StartsWith(id, "cuda:")) return {id, {{"CUDA_DEVICE_ORDER", "PCI_BUS_ID"}}};
+  return {"cuda:0", {{"CUDA_VISIBLE_DEVICES", id}}};
 }
 
 }  // namespace libreyolo::daemon

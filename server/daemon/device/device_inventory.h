@@ -6,16 +6,22 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/gpu/nvml.h"
 
 namespace libreyolo::daemon {
 
 struct DeviceInfo {
-  std::string id;           // "cpu", "cuda:0"
+  // "cpu"; "cuda:0", numbered in the order of the PCI bus; a MIG instance's UUID.
+  std::string id;
   std::string description;  // the CPU's or GPU's model
-  std::string uuid;         // GPUs
+  std::string uuid;         // GPUs and MIG instances
+  std::string parent;       // MIG instances: the id of their GPU
+  std::string unusable;     // why no job can run on it; empty when one can
   int64_t memory_total_bytes = 0;
   std::optional<int64_t> memory_used_bytes;
   int cpu_count = 0;  // for "cpu"
@@ -23,8 +29,10 @@ struct DeviceInfo {
     int64_t pid = 0;
     std::string name;
     std::optional<int64_t> memory_bytes;
+    std::optional<int> gpu_instance;  // MIG
   };
   std::vector<Process> processes;
+  std::optional<gpu::GpuDescription> details;  // all that NVML tells; of a MIG instance its GPU's
 };
 
 // The GPUs of a host. Thread-safe. A seam: tests hand in a fake.
@@ -36,8 +44,18 @@ class GpuInventory {
   virtual absl::StatusOr<std::vector<DeviceInfo>> ListGpus() = 0;
 };
 
-// NVML by dlopen. `library` is "libnvidia-ml.so.1" or, in tests, a path.
-std::unique_ptr<GpuInventory> MakeNvmlInventory(const std::string& library);
+// NVML by dlopen. `library` is gpu::NvmlPath() or, in tests, a path. A driver that does not answer
+// within `deadline` is reported as such: nobody waits longer, and the daemon does not hang.
+std::unique_ptr<GpuInventory> MakeNvmlInventory(const std::string& library,
+                                                absl::Duration deadline = absl::Seconds(5));
+
+// How a worker gets at a device.
+struct WorkerDevice {
+  std::string name;  // its --device: "cpu", "cuda:0"
+  std::vector<std::pair<std::string, std::string>> environment;
+};
+// For a device's id. Pure.
+WorkerDevice WorkerDeviceOf(const std::string& id);
 
 // Thread-safe.
 class DeviceInventory {
@@ -50,10 +68,12 @@ class DeviceInventory {
   std::vector<DeviceInfo> List() const;
   // Why there is no GPU to use; empty when there is one.
   std::string CudaUnusableReason() const;
-  // "0", "cuda:0", a UUID or "cpu" -> the device's id.
-  //   DEVICE_UNUSABLE  CUDA is not usable here, and why
+  // "0", "cuda:0", a UUID or "cpu" -> the device's id. With `visible`, the job's
+  // CUDA_VISIBLE_DEVICES, numbers count what that leaves, and nothing else can be had.
+  //   DEVICE_UNUSABLE  CUDA is not usable here, or not on this GPU, and why
   //   DEVICE_NOT_FOUND there is no such GPU; the message lists those there are
-  absl::StatusOr<std::string> Resolve(const std::string& text) const;
+  absl::StatusOr<std::string> Resolve(const std::string& text,
+                                      const std::string& visible = "") const;
 
  private:
   DeviceInfo Cpu() const;
