@@ -7,9 +7,6 @@
 namespace libreyolo::client {
 namespace {
 
-// The one list of commands that servers of this build do not carry out yet.
-constexpr CommandId kPending[] = {CommandId::kProfileRun};
-
 constexpr FlagType kSwitch = FlagType::kSwitch;
 constexpr FlagType kInt = FlagType::kInt;
 constexpr FlagType kNumber = FlagType::kNumber;
@@ -44,7 +41,7 @@ std::vector<CommandSpec> MakeMeasuring() {
       {CommandId::kProfileRun,
        "profile run",
        "Profile a short training",
-       {{"data", true, "dataset YAML file, or a name such as coco128"}},
+       {{"data", true, "dataset YAML file or its folder, or a name: sample, coco128"}},
        {kWeights,
         kSize,
         {"--batch", kInt, "16", "N", "micro-batch; -1 picks one that uses about 70 % of VRAM"},
@@ -133,6 +130,15 @@ std::vector<CommandSpec> MakeReaders() {
        {{"--remove-category", kText, "", "TEXT",
          "without the kernels of this category (a piece of its name)"},
         {"--remove-launches", kInt, "", "N", "without this many launches per step"},
+        kWindow}},
+      {CommandId::kProfileTimeline,
+       "profile timeline",
+       "Steps, phases, operations and kernels on one page for a browser, with verdict and tables",
+       {kTrace},
+       {{"--output", kText, "timeline.html", "FILE", "the page; - is standard output", "-o"},
+        {"--force", kSwitch, "off", "", "replace a file that is there"},
+        {"--max-events", kInt, "1000000", "N",
+         "events drawn apart; above it short neighbours are drawn as one, with their count"},
         kWindow}},
       {CommandId::kProfileList,
        "profile list",
@@ -241,13 +247,6 @@ const FlagSpec* FindFlag(const CommandSpec& command, absl::string_view name) {
     }
   }
   return nullptr;
-}
-
-bool IsPending(const CommandSpec& command) {
-  for (const CommandId id : kPending) {
-    if (id == command.id) return true;
-  }
-  return false;
 }
 
 }  // namespace libreyolo::client

@@ -36,6 +36,7 @@ enum class CommandId {
   kProfileOps,
   kProfileCompare,
   kProfileWhatIf,
+  kProfileTimeline,
   kProfileList,
   kProfileFetch,
   kJobsList,
@@ -77,9 +78,5 @@ bool IsGroup(absl::string_view word);
 
 // The flag of `command` (or a common one) that `name` means, or null; "--no-half" finds "--half".
 const FlagSpec* FindFlag(const CommandSpec& command, absl::string_view name);
-
-// Commands whose server side has not landed yet: they parse, --help says so, and the server answers
-// UNIMPLEMENTED.
-bool IsPending(const CommandSpec& command);
 
 }  // namespace libreyolo::client

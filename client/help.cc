@@ -10,9 +10,6 @@
 namespace libreyolo::client {
 namespace {
 
-constexpr char kPendingNote[] =
-    "not available in this version: the server answers UNIMPLEMENTED (exit 3)";
-
 std::string FlagNames(const FlagSpec& flag) {
   std::string text = flag.name;
   if (flag.short_name[0] != '\0') text = absl::StrCat(flag.short_name, ", ", text);
@@ -44,9 +41,7 @@ std::string CommandRows(absl::string_view group) {
     const size_t space = path.find(' ');
     const bool in_group = space != absl::string_view::npos && path.substr(0, space) == group;
     if (group.empty() ? space != absl::string_view::npos : !in_group) continue;
-    rows.emplace_back(
-        std::string(group.empty() ? path : path.substr(space + 1)),
-        absl::StrCat(command.summary, IsPending(command) ? " (not available yet)" : ""));
+    rows.emplace_back(std::string(group.empty() ? path : path.substr(space + 1)), command.summary);
   }
   return Rows(rows);
 }
@@ -80,7 +75,6 @@ std::string CommandHelp(const CommandSpec& command) {
     flags.emplace_back(FlagNames(flag), absl::StrCat(flag.help, Default(flag)));
   }
   std::string text = absl::StrCat(usage, " [--flag value ...]\n\n", command.summary, ".\n");
-  if (IsPending(command)) absl::StrAppend(&text, "\nNote: ", kPendingNote, ".\n");
   if (!words.empty()) absl::StrAppend(&text, "\nArguments:\n", Rows(words));
   if (!flags.empty()) absl::StrAppend(&text, "\nFlags:\n", Rows(flags));
   absl::StrAppend(&text, "\nFlags of every command:\n", CommonRows());
@@ -143,7 +137,6 @@ std::string DumpFlags() {
     JsonValue& item = commands.emplace_back(JsonValue::Object{});
     item.Set("path", command.path);
     item.Set("summary", command.summary);
-    if (IsPending(command)) item.Set("note", kPendingNote);
     JsonValue::Array positionals;
     for (const PositionalSpec& positional : command.positionals) {
       JsonValue& word = positionals.emplace_back(JsonValue::Object{});

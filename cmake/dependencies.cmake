@@ -23,6 +23,7 @@ find_package(GTest CONFIG REQUIRED)
 find_package(benchmark CONFIG REQUIRED)
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
 pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(zip REQUIRED IMPORTED_TARGET libzip)
 include(GoogleTest)
 
 get_filename_component(LIBREYOLO_SHARED_DIR "${CMAKE_SOURCE_DIR}/../shared" ABSOLUTE)

@@ -15,7 +15,7 @@ absl::StatusOr<int> RunInfer(const Context& context) {
   v1::InferSpec& infer = *spec.mutable_infer();
   if (args.HasWord(0)) {
     LY_ASSIGN_OR_RETURN(*infer.mutable_source(),
-                        ResolveInput(server, args.Word(0), /*allow_random=*/false,
+                        ResolveInput(server, args.Word(0), InputKind::kImages,
                                      [&](int64_t done, int64_t total) {
                                        progress.ShowBytes("uploading images", done, total);
                                      }));

@@ -15,7 +15,7 @@ absl::StatusOr<int> RunTraining(const Context& context) {
   v1::TrainSpec& train = *spec.mutable_train();
   LY_ASSIGN_OR_RETURN(
       *train.mutable_data(),
-      ResolveInput(server, args.Word(0), /*allow_random=*/false, [&](int64_t done, int64_t total) {
+      ResolveInput(server, args.Word(0), InputKind::kDataset, [&](int64_t done, int64_t total) {
         progress.ShowBytes("uploading the dataset", done, total);
       }));
   if (args.IsTyped("--steps")) train.set_steps(args.Int("--steps"));

@@ -37,6 +37,8 @@ constexpr size_t kChunkBytes = 512 * 1024;
 constexpr char kProfileName[] = "profile.json";
 constexpr char kSummaryName[] = "profile_summary.json";
 constexpr absl::string_view kImageSuffixes[] = {".jpg", ".jpeg", ".png", ".bmp", ".webp"};
+// Besides pictures: the dataset file, labels and lists, COCO annotations.
+constexpr absl::string_view kDatasetSuffixes[] = {".yaml", ".yml", ".txt", ".json"};
 
 // No message is over 1 MiB: so many digests go into one question, and so many files into one job.
 constexpr int kDigestsPerCall = 5'000;
@@ -268,53 +270,111 @@ absl::StatusOr<std::vector<std::string>> FilesOfSource(const std::string& path,
   return images;
 }
 
+const Reason& MissingReason(InputKind kind) {
+  switch (kind) {
+    case InputKind::kWeights:
+      return reason::kWeightsNotFound;
+    case InputKind::kImages:
+      return reason::kSourceNotFound;
+    case InputKind::kDataset:
+      break;
+  }
+  return reason::kDatasetNotFound;
+}
+
 // Whether a remote server finds `word` in its own places. Asked by a job that is only checked.
-bool IsKnownToServer(const Server& server, const std::string& word, bool is_weights) {
-  const auto stub = v1::JobService::NewStub(server.channel);
-  const auto check = [&](const v1::CreateJobRequest& request) {
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + kAskTimeout));
-    v1::Job ignored;
-    return rpc::FromGrpcStatus(stub->CreateJob(&context, request, &ignored));
-  };
+bool IsKnownToServer(const Server& server, const std::string& word, InputKind kind) {
   v1::CreateJobRequest request;
   request.set_validate_only(true);
   v1::JobSpec& spec = *request.mutable_spec();
   spec.set_device("cpu");
-  if (is_weights) {
+  if (kind == InputKind::kWeights) {
     spec.mutable_weights()->set_name(word);
     spec.mutable_infer();
-    return !HasReason(check(request), reason::kWeightsNotFound);
+  } else {
+    spec.mutable_weights()->set_random(true);
+    spec.set_size("t");
+    v1::InputRef& input = kind == InputKind::kImages ? *spec.mutable_infer()->mutable_source()
+                                                     : *spec.mutable_train()->mutable_data();
+    input.set_name(word);
   }
-  spec.mutable_weights()->set_random(true);
-  spec.set_size("t");
-  spec.mutable_infer()->mutable_source()->set_name(word);
+  const auto stub = v1::JobService::NewStub(server.channel);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kAskTimeout));
+  v1::Job ignored;
   // Any other answer, also an error, is for the real request to give.
-  if (!HasReason(check(request), reason::kSourceNotFound)) return true;
-  // The name of a dataset that the server has.
-  spec.mutable_train()->mutable_data()->set_name(word);
-  const absl::Status as_data = check(request);
-  return as_data.ok() || (absl::StartsWith(GetErrorDetail(as_data).reason, "DATASET_") &&
-                          !HasReason(as_data, reason::kDatasetNotFound));
+  return !HasReason(rpc::FromGrpcStatus(stub->CreateJob(&context, request, &ignored)),
+                    MissingReason(kind));
+}
+
+// A file to upload and its name in the job.
+struct NamedFile {
+  std::string path;
+  std::string name;
+};
+
+// The folder of a dataset with all that may belong to it. `path` is the YAML file, or the folder.
+absl::StatusOr<std::vector<NamedFile>> FilesOfDataset(const std::string& path,
+                                                      const std::string& word) {
+  const bool is_folder = fs::is_directory(path);
+  const fs::path folder = is_folder ? fs::path(path) : fs::path(path).parent_path();
+  std::vector<NamedFile> files;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().lexically_relative(folder).string();
+    const std::string suffix = absl::AsciiStrToLower(entry->path().extension().string());
+    const bool is_top_yaml =
+        !absl::StrContains(name, '/') && (suffix == ".yaml" || suffix == ".yml");
+    // The file that was named is the dataset's; its neighbours are others'.
+    if (!is_folder && is_top_yaml && entry->path() != path) continue;
+    if ((absl::c_linear_search(kImageSuffixes, suffix) ||
+         absl::c_linear_search(kDatasetSuffixes, suffix)) &&
+        entry->is_regular_file(error)) {
+      files.push_back({entry->path().string(), name});
+    }
+  }
+  if (error) {
+    return MakeError(
+        reason::kDatasetInvalid,
+        absl::StrCat("cannot read the folder ", folder.string(), ": ", error.message()), {},
+        {{"path", word}});
+  }
+  absl::c_sort(files, [](const NamedFile& a, const NamedFile& b) { return a.name < b.name; });
+  return files;
+}
+
+absl::StatusOr<std::vector<NamedFile>> FilesOf(InputKind kind, const std::string& path,
+                                               const std::string& word) {
+  if (kind == InputKind::kDataset) return FilesOfDataset(path, word);
+  LY_ASSIGN_OR_RETURN(const std::vector<std::string> paths, FilesOfSource(path, word));
+  std::vector<NamedFile> files;
+  for (const std::string& file : paths) {
+    files.push_back({file, fs::path(file).filename().string()});
+  }
+  return files;
 }
 
 absl::StatusOr<v1::InputRef> UploadInput(const Server& server, const std::string& word,
-                                         const std::string& path, const Reason& missing,
+                                         const std::string& path, InputKind kind,
                                          const UploadProgress& progress, v1::InputRef ref) {
-  LY_ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesOfSource(path, word));
+  LY_ASSIGN_OR_RETURN(const std::vector<NamedFile> files, FilesOf(kind, path, word));
   std::vector<Content> contents;
-  for (const std::string& file : files) {
-    LY_ASSIGN_OR_RETURN(Content content, ContentOfFile(file, missing));
+  for (const NamedFile& file : files) {
+    LY_ASSIGN_OR_RETURN(Content content, ContentOfFile(file.path, MissingReason(kind)));
     v1::BlobRef& blob = *ref.mutable_blobs()->add_blobs();
     blob.set_digest(content.digest);
-    blob.set_name(fs::path(file).filename().string());
+    blob.set_name(file.name);
     contents.push_back(std::move(content));
   }
   if (ref.ByteSizeLong() > kMaxInputBytes) {
-    return MakeError(reason::kLimitExceeded,
-                     absl::StrCat(word, " holds ", files.size(), " images, too many for one job"),
-                     {"put them into the server's workspace and name the folder from there",
-                      "name a folder with fewer images"});
+    const bool is_data = kind == InputKind::kDataset;
+    return MakeError(
+        reason::kLimitExceeded,
+        absl::StrCat(word, " holds ", files.size(), " files, too many for one job"),
+        {is_data ? "put the dataset into a datasets folder of the server and name it from there"
+                 : "put them into the server's workspace and name the folder from there",
+         "name a folder with fewer images"});
   }
   LY_RETURN_IF_ERROR(Upload(server, contents, progress));
   return ref;
@@ -357,32 +417,31 @@ absl::StatusOr<v1::TraceRef> RetryTraceAsOwnFile(const Server& server, const std
 }
 
 absl::StatusOr<v1::InputRef> ResolveInput(const Server& server, const std::string& word,
-                                          bool allow_random, const UploadProgress& progress) {
+                                          InputKind kind, const UploadProgress& progress) {
   v1::InputRef ref;
   ref.set_typed(word);
   if (word.empty()) return ref;
-  if (allow_random && word == "random") {
+  if (kind == InputKind::kWeights && word == "random") {
     ref.set_random(true);
     return ref;
   }
   if (!IsOwnPath(word)) {
     // The server's own comes first; one that is only here is sent.
-    if (server.local || !ExistsHere(word) || IsKnownToServer(server, word, allow_random)) {
+    if (server.local || !ExistsHere(word) || IsKnownToServer(server, word, kind)) {
       ref.set_name(word);
       return ref;
     }
   }
   const std::string path = CanonicalPath(word);
-  const Reason& missing = allow_random ? reason::kWeightsNotFound : reason::kSourceNotFound;
-  if (path.empty()) return NotFoundHere(missing, word);
+  if (path.empty()) return NotFoundHere(MissingReason(kind), word);
   if (server.local) {
     ref.set_local_path(path);
     return ref;
   }
-  if (allow_random && fs::is_directory(path)) {
+  if (kind == InputKind::kWeights && fs::is_directory(path)) {
     return MakeError(reason::kWeightsUnreadable, absl::StrCat(word, " is a folder, not weights"));
   }
-  return UploadInput(server, word, path, missing, progress, std::move(ref));
+  return UploadInput(server, word, path, kind, progress, std::move(ref));
 }
 
 }  // namespace libreyolo::client

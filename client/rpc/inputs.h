@@ -34,9 +34,14 @@ absl::StatusOr<profile::v1::TraceRef> RetryTraceAsOwnFile(const Server& server,
 // True when a relative word names a file here too (for the note that says which was read).
 bool ExistsHere(const std::string& word);
 
-// A weights or source word. `allow_random`: the word "random" means initialised weights.
+enum class InputKind {
+  kWeights,  // the word "random" means initialised ones
+  kImages,   // a picture, or a folder of them
+  kDataset,  // a YAML file, or the folder around it; a remote server gets the folder
+};
+
+// A word that names what a job reads.
 absl::StatusOr<profile::v1::InputRef> ResolveInput(const Server& server, const std::string& word,
-                                                   bool allow_random,
-                                                   const UploadProgress& progress);
+                                                   InputKind kind, const UploadProgress& progress);
 
 }  // namespace libreyolo::client

@@ -382,6 +382,7 @@ absl::StatusOr<Profile> BuildProfile(const trace::RecordedTrace& trace,
   FigureOptions figure_options;
   figure_options.window = options.window;
   figure_options.all_markers = measurement != nullptr;
+  if (measurement != nullptr) figure_options.rest_name = kOtherPhase;
   LY_ASSIGN_OR_RETURN(const TraceFigures figures, ComputeFigures(trace, figure_options));
   Profile profile = Builder(trace, figures, sources).Build(options);
   if (measurement != nullptr) AddMeasurement(*measurement, profile);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/analysis/build_profile.h"
+#include "common/analysis/trace_figures.h"
 
 namespace libreyolo::analysis {
 namespace {
@@ -19,7 +20,11 @@ double MeanMs(const std::vector<int64_t>& values_ns) {
 // Mean host time per phase over the synchronised steps, in order of first appearance.
 std::vector<std::pair<std::string, double>> MeanPhases(const job::Measurement& m) {
   std::vector<std::pair<std::string, double>> means;
+  double other_ms = 0;
   for (const job::TracedStep& step : m.traced_steps) {
+    int64_t inside_ns = 0;
+    for (const auto& phase : step.phases_ns) inside_ns += phase.second;
+    other_ms += static_cast<double>(step.duration_ns - inside_ns) / kNsPerMs;
     for (const auto& [name, duration_ns] : step.phases_ns) {
       auto it = means.begin();
       while (it != means.end() && it->first != name) ++it;
@@ -27,6 +32,8 @@ std::vector<std::pair<std::string, double>> MeanPhases(const job::Measurement& m
       it->second += static_cast<double>(duration_ns) / kNsPerMs;
     }
   }
+  // A training step also does work that belongs to no phase: moving average, losses, schedule.
+  if (m.mode == job::Mode::kTrain && !means.empty()) means.emplace_back(kOtherPhase, other_ms);
   for (auto& [name, ms] : means) ms /= static_cast<double>(m.traced_steps.size());
   return means;
 }

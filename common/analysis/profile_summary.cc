@@ -115,7 +115,7 @@ std::string WriteProfileSummary(const Profile& profile, const job::Measurement& 
     JsonValue composition = Object();
     double total = 0;
     for (const PhaseRow& row : profile.phases) {
-      if (row.phase == "dataload" || row.phase == "unphased") continue;
+      if (row.phase == "dataload" || row.phase == "unphased" || row.phase == kOtherPhase) continue;
       composition.Set(row.phase, ToJson(row.wall_ms_per_step));
       total += row.wall_ms_per_step.value_or(0);
     }

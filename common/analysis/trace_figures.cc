@@ -10,8 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/analysis/interval_sweep.h"
 #include "common/analysis/kernel_category.h"
+#include "common/analysis/launch_index.h"
 #include "common/analysis/op_nesting.h"
 #include "common/analysis/phase_map.h"
+#include "common/analysis/processes.h"
 #include "common/analysis/runtime_calls.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
@@ -62,7 +64,7 @@ class Computation {
   Computation(const RecordedTrace& trace, const FigureOptions& options)
       : trace_(trace),
         options_(options),
-        phases_(trace),
+        processes_(trace),
         kernels_(trace.names.size()),
         ops_(trace.names.size()) {}
 
@@ -78,12 +80,18 @@ class Computation {
 
     explicit PhaseTotals(size_t names) : kernels(names), ops(names) {}
   };
+  // Phases of one process, and where theirs stand among all.
+  struct ProcessPhases {
+    PhaseMap map;
+    std::vector<size_t> index;
+  };
   struct NameClass {
     uint32_t category = 0;
     bool tensorcore = false;
   };
   enum : int { kNoKernel = -2, kMixed = -1 };  // of a launch call, else its kernels' category
 
+  void FindPhases();
   absl::Status ChooseWindow();
   void WindowWithoutMarkers();
   void AddCalls();
@@ -98,15 +106,19 @@ class Computation {
 
   bool Inside(int64_t time_ns) const { return time_ns >= begin_ && time_ns < end_; }
   // The phase's totals; unphased ones stand last.
-  PhaseTotals& Phase(int64_t time_ns) {
-    const int phase = phases_.Find(time_ns);
-    return phase_totals_[phase < 0 ? phase_totals_.size() - 1 : static_cast<size_t>(phase)];
+  PhaseTotals& Phase(uint32_t process, int64_t time_ns) {
+    const ProcessPhases& phases = phases_[process];
+    const int phase = phases.map.Find(time_ns);
+    return phase_totals_[phase < 0 ? phase_totals_.size() - 1
+                                   : phases.index[static_cast<size_t>(phase)]];
   }
   const NameClass& ClassOf(trace::NameId name);
 
   const RecordedTrace& trace_;
   const FigureOptions options_;
-  PhaseMap phases_;
+  const Processes processes_;
+  std::vector<ProcessPhases> phases_;     // by process
+  std::vector<std::string> phase_names_;  // of all
   TraceFigures figures_;
 
   // Times that count; wider than the window when there are no markers.
@@ -115,7 +127,7 @@ class Computation {
   std::vector<int64_t> step_starts_;
 
   std::vector<CallKind> call_kinds_;  // by name
-  absl::flat_hash_map<int64_t, size_t> call_by_correlation_;
+  std::optional<LaunchIndex> launches_;
   std::vector<int> launch_category_;  // by call
 
   absl::flat_hash_map<trace::NameId, NameClass> classes_;
@@ -131,7 +143,7 @@ class Computation {
 
 absl::StatusOr<TraceFigures> Computation::Run() {
   LY_RETURN_IF_ERROR(ChooseWindow());
-  phase_totals_.resize(phases_.names().size() + 1, PhaseTotals(trace_.names.size()));
+  FindPhases();
   AddCalls();
   AddKernels();
   SweepDevices();
@@ -143,8 +155,26 @@ absl::StatusOr<TraceFigures> Computation::Run() {
   return std::move(figures_);
 }
 
+void Computation::FindPhases() {
+  for (uint32_t process = 0; process < processes_.count(); ++process) {
+    ProcessPhases phases{PhaseMap(trace_, processes_, process), {}};
+    for (const std::string& name : phases.map.names()) {
+      const auto known = std::find(phase_names_.begin(), phase_names_.end(), name);
+      phases.index.push_back(static_cast<size_t>(known - phase_names_.begin()));
+      if (known == phase_names_.end()) phase_names_.push_back(name);
+    }
+    phases_.push_back(std::move(phases));
+  }
+  phase_totals_.resize(phase_names_.size() + 1, PhaseTotals(trace_.names.size()));
+}
+
 absl::Status Computation::ChooseWindow() {
-  const std::vector<trace::StepMarker>& markers = trace_.markers;
+  std::vector<trace::StepMarker> markers;  // every rank of a merged trace has its own
+  for (const trace::StepMarker& marker : trace_.markers) {
+    if (processes_.OfThread(marker.thread) == processes_.main()) markers.push_back(marker);
+  }
+  figures_.process_count = static_cast<int64_t>(processes_.count());
+  figures_.main_process = processes_.name(processes_.main());
   const int64_t count = static_cast<int64_t>(markers.size());
   figures_.markers_in_trace = count;
   WindowRange range;
@@ -211,7 +241,6 @@ void Computation::AddCalls() {
   call_kinds_.resize(trace_.names.size(), CallKind::kOther);
   std::vector<bool> known(trace_.names.size());
   launch_category_.resize(trace_.calls.size(), kNoKernel);
-  call_by_correlation_.reserve(trace_.calls.size());
   for (size_t i = 0; i < trace_.calls.size(); ++i) {
     const trace::RuntimeCall& call = trace_.calls[i];
     if (!known[call.name]) {
@@ -220,10 +249,6 @@ void Computation::AddCalls() {
     }
     const CallKind kind = call_kinds_[call.name];
     const bool launch = kind == CallKind::kLaunch || kind == CallKind::kGraphLaunch;
-    if (call.correlation >= 0) {
-      const auto [it, inserted] = call_by_correlation_.emplace(call.correlation, i);
-      if (!inserted && launch) it->second = i;
-    }
     if (launch) ++figures_.completeness.launches_in_trace;
     if (!Inside(call.start_ns)) continue;
     if (launch) ++figures_.launches;
@@ -232,6 +257,7 @@ void Computation::AddCalls() {
     if (kind == CallKind::kSynchronize) figures_.host_wait_ns += call.duration_ns;
   }
   figures_.completeness.launches = figures_.launches;
+  launches_.emplace(trace_, processes_, call_kinds_);
 }
 
 const Computation::NameClass& Computation::ClassOf(trace::NameId name) {
@@ -266,11 +292,10 @@ void Computation::AddKernels() {
 void Computation::AddKernel(const trace::KernelRecord& kernel) {
   Completeness& completeness = figures_.completeness;
   const NameClass& name_class = ClassOf(kernel.name);
-  const auto found = kernel.correlation >= 0 ? call_by_correlation_.find(kernel.correlation)
-                                             : call_by_correlation_.end();
-  const bool launched = found != call_by_correlation_.end();
+  const size_t call = launches_->Find(kernel);
+  const bool launched = call != LaunchIndex::kNoCall;
   if (launched) {
-    int& category = launch_category_[found->second];
+    int& category = launch_category_[call];
     const int own = static_cast<int>(name_class.category);
     category = category == kNoKernel || category == own ? own : kMixed;
   }
@@ -278,12 +303,12 @@ void Computation::AddKernel(const trace::KernelRecord& kernel) {
     ++completeness.untimed_kernels;
     return;
   }
-  const int64_t time = launched ? trace_.calls[found->second].start_ns : kernel.start_ns;
+  const int64_t time = launched ? trace_.calls[call].start_ns : kernel.start_ns;
   if (!Inside(time)) return;
   ++completeness.kernels;
   ++(launched ? completeness.by_launch : completeness.by_time);
   if (kernel.duration_ns == 0) ++completeness.zero_duration_kernels;
-  if (launched && call_kinds_[trace_.calls[found->second].name] == CallKind::kGraphLaunch) {
+  if (launched && call_kinds_[trace_.calls[call].name] == CallKind::kGraphLaunch) {
     ++completeness.graph_kernels;
   }
   const int64_t end = kernel.start_ns + kernel.duration_ns;
@@ -296,7 +321,9 @@ void Computation::AddKernel(const trace::KernelRecord& kernel) {
   figures_.sum_ns += kernel.duration_ns;
   if (name_class.tensorcore) figures_.tensor_ns += kernel.duration_ns;
   category_time_[name_class.category] += kernel.duration_ns;
-  PhaseTotals& phase = Phase(time);
+  PhaseTotals& phase = Phase(launched ? processes_.OfThread(trace_.calls[call].thread)
+                                      : launches_->ProcessOf(kernel.device),
+                             time);
   phase.gpu_ns += kernel.duration_ns;
   ++phase.kernel_count;
   for (KernelTotals* totals : {&kernels_[kernel.name], &phase.kernels[kernel.name]}) {
@@ -346,10 +373,8 @@ void Computation::SweepDevices() {
 void Computation::AddCopies() {
   for (const trace::CopyRecord& copy : trace_.copies) {
     if (copy.start_ns <= 0) continue;
-    const auto found = copy.correlation >= 0 ? call_by_correlation_.find(copy.correlation)
-                                             : call_by_correlation_.end();
-    const int64_t time =
-        found != call_by_correlation_.end() ? trace_.calls[found->second].start_ns : copy.start_ns;
+    const size_t call = launches_->Find(copy);
+    const int64_t time = call != LaunchIndex::kNoCall ? trace_.calls[call].start_ns : copy.start_ns;
     if (!Inside(time)) continue;
     figures_.copy_ns += copy.duration_ns;
     ++figures_.copy_count;
@@ -364,7 +389,7 @@ void Computation::AddOps() {
   VisitNestedOps(
       trace_.ops, trace_.threads.size(), [&](int64_t start_ns) { return Inside(start_ns); },
       [&](const trace::OpRecord& op) {
-        PhaseTotals& phase = Phase(op.start_ns);
+        PhaseTotals& phase = Phase(processes_.OfThread(op.thread), op.start_ns);
         ++phase.op_count;
         for (OpTotals* totals : {&ops_[op.name], &phase.ops[op.name]}) {
           totals->time_ns += op.duration_ns;
@@ -426,12 +451,16 @@ void Computation::CollectCategories() {
 }
 
 void Computation::CollectPhases() {
-  const std::vector<PhaseMap::Wall> walls = phases_.WallBetween(begin_, end_);
+  // Of the process whose steps are counted: those of other ranks run beside it.
+  const ProcessPhases& own = phases_[processes_.main()];
+  const std::vector<PhaseMap::Wall> own_walls = own.map.WallBetween(begin_, end_);
+  std::vector<PhaseMap::Wall> walls(phase_names_.size());
+  for (size_t i = 0; i < own_walls.size(); ++i) walls[own.index[i]] = own_walls[i];
   for (size_t i = 0; i < phase_totals_.size(); ++i) {
     PhaseTotals& totals = phase_totals_[i];
     PhaseFigures figures;
     const bool unphased = i + 1 == phase_totals_.size();
-    figures.name = unphased ? "unphased" : phases_.names()[i];
+    figures.name = unphased ? options_.rest_name : phase_names_[i];
     if (!unphased) {
       figures.wall_ns = walls[i].time_ns;
       figures.spans = walls[i].spans;

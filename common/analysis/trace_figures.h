@@ -86,7 +86,9 @@ struct TraceFigures {
   int64_t window_start_ns = 0;
   int64_t window_end_ns = 0;
   int64_t steps = 0;
-  int64_t markers_in_trace = 0;
+  int64_t markers_in_trace = 0;  // of the main process
+  int64_t process_count = 1;     // more in a merged trace of several ranks
+  std::string main_process;      // whose steps and wall times these are; counts are of all
 
   // The GPU's pace where it lags behind the host: mean distance of the steps' last kernel ends.
   std::optional<int64_t> gpu_period_ns;
@@ -109,7 +111,7 @@ struct TraceFigures {
   int64_t op_time_ns = 0;  // inclusive times, added up
   int64_t op_self_ns = 0;
   std::vector<CategoryTotals> categories;
-  std::vector<PhaseFigures> phases;  // in the order of a step; "unphased" last
+  std::vector<PhaseFigures> phases;  // in the order of a step; what is in none last
 
   std::optional<int64_t> dataload_ns;  // absent when the trace shows no loading of data
 
@@ -118,9 +120,14 @@ struct TraceFigures {
   bool has_gpu_work() const { return completeness.kernels > 0; }
 };
 
+// The row of our own profiles for what lies outside of every phase.
+inline constexpr char kOtherPhase[] = "other";
+
 struct FigureOptions {
   std::optional<WindowRange> window;
   bool all_markers = false;  // without a window: from the first marker on, as our own traces want
+  // What the row of all that lies outside of every phase is called.
+  std::string rest_name = "unphased";
 };
 
 // ARGUMENT_OUT_OF_RANGE when the trace has not the markers that the window asks for.

@@ -47,7 +47,19 @@ absl::Status CheckText(const char* what, absl::string_view text) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<job::InputRef> ParseInput(const char* what, const v1::InputRef& in) {
+// How uploaded files may be called.
+enum class BlobNames { kPlain, kRelativePaths };
+
+bool IsBlobName(const std::string& name, BlobNames rule) {
+  if (rule == BlobNames::kPlain) {
+    return !name.empty() && !absl::StrContains(name, '/') && name != "." && name != "..";
+  }
+  const auto path = NormalizeRelativePath(name);
+  return path.ok() && !path->empty() && *path == name;
+}
+
+absl::StatusOr<job::InputRef> ParseInput(const char* what, const v1::InputRef& in,
+                                         BlobNames names = BlobNames::kPlain) {
   using Kind = job::InputRef::Kind;
   job::InputRef out;
   LY_RETURN_IF_ERROR(CheckText(what, in.typed()));
@@ -76,11 +88,11 @@ absl::StatusOr<job::InputRef> ParseInput(const char* what, const v1::InputRef& i
       out.text = in.typed();
       for (const v1::BlobRef& blob : in.blobs().blobs()) {
         LY_RETURN_IF_ERROR(CheckText(what, blob.name()));
-        if (!IsSha256Hex(blob.digest()) || blob.name().empty() ||
-            absl::StrContains(blob.name(), '/') || blob.name() == "." || blob.name() == "..") {
-          return MakeError(
-              reason::kArgumentInvalid,
-              absl::StrCat(what, ": a blob needs a SHA-256 digest and a plain file name"));
+        if (!IsSha256Hex(blob.digest()) || !IsBlobName(blob.name(), names)) {
+          return MakeError(reason::kArgumentInvalid,
+                           absl::StrCat(what, ": a blob needs a SHA-256 digest and a ",
+                                        names == BlobNames::kPlain ? "plain file name"
+                                                                   : "relative path as its name"));
         }
         out.blobs.push_back({blob.digest(), blob.name()});
       }
@@ -176,7 +188,7 @@ absl::Status ParseInfer(const v1::InferSpec& in, job::JobSpec& out) {
 }
 
 absl::Status ParseTrain(const v1::TrainSpec& in, job::JobSpec& out) {
-  LY_ASSIGN_OR_RETURN(out.source, ParseInput("data", in.data()));
+  LY_ASSIGN_OR_RETURN(out.source, ParseInput("data", in.data(), BlobNames::kRelativePaths));
   if (out.source.kind == job::InputRef::Kind::kNone) {
     return MakeError(reason::kArgumentInvalid, "run needs a dataset: a YAML file or a name",
                      {"libreyolo profile run coco128", "libreyolo profile run sample"});

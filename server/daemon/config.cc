@@ -24,6 +24,7 @@ usage: libreyolod --listen ADDRESS --store DIR [flags]
   --listen ADDRESS       unix:PATH, or HOST:PORT on a loopback address
   --store DIR            where jobs, profiles and logs are kept; one daemon a store
   --weights-dir DIR      also look for weights here; may be given several times
+  --datasets-dir DIR     look for datasets here; may be given several times ($LIBREYOLO_DATASETS_DIR, ~/datasets)
   --cache DIR            downloads ($XDG_CACHE_HOME/libreyolo)
   --hub URL              where weights are downloaded from
   --log FILE             log there instead of stderr
@@ -71,6 +72,10 @@ absl::Status FillDefaults(Config& config, const std::string& store, const std::s
         EnvironmentOr("XDG_CACHE_HOME", EnvironmentOr("HOME", "/var/cache") + "/.cache") +
         "/libreyolo";
   }
+  if (config.datasets_folders.empty()) {
+    config.datasets_folders.push_back(
+        EnvironmentOr("LIBREYOLO_DATASETS_DIR", EnvironmentOr("HOME", "/var") + "/datasets"));
+  }
   if (config.lock_dir.empty())
     config.lock_dir = access("/run/lock", W_OK) == 0 ? "/run/lock" : "/tmp";
   if (config.hub_base_url.empty()) config.hub_base_url = "https://huggingface.co/LibreYOLO";
@@ -101,6 +106,7 @@ absl::StatusOr<Config> ParseCommandLine(int argc, char** argv, std::string* show
       {"--state", [&](std::string v) { state = std::move(v); }},
       {"--workspace", [&](std::string v) { config.workspace = std::move(v); }},
       {"--weights-dir", [&](std::string v) { config.weights_folders.push_back(std::move(v)); }},
+      {"--datasets-dir", [&](std::string v) { config.datasets_folders.push_back(std::move(v)); }},
       {"--cache", [&](std::string v) { config.cache_dir = std::move(v); }},
       {"--hub", [&](std::string v) { config.hub_base_url = std::move(v); }},
       {"--log", [&](std::string v) { config.log_path = std::move(v); }},

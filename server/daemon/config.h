@@ -18,6 +18,8 @@ struct Config {
   std::string worker_path;  // default: libreyolo-worker beside this executable
   std::string lock_dir;     // device locks; default: the system's lock folder
   std::vector<std::string> weights_folders;
+  // Default: $LIBREYOLO_DATASETS_DIR, else ~/datasets.
+  std::vector<std::string> datasets_folders;
   std::string cache_dir;  // default: $XDG_CACHE_HOME/libreyolo
   std::string hub_base_url;
   std::string log_path;  // empty: stderr

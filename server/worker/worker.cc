@@ -13,11 +13,12 @@
 #include "common/base/version.h"
 #include "common/job/measurement_json.h"
 #include "server/worker/capture/capture_clock.h"
-#include "server/worker/capture/null_source.h"
+#include "server/worker/capture/cupti_source.h"
 #include "server/worker/link_observer.h"
 #include "server/worker/workload/compute_device.h"
 #include "server/worker/workload/environment.h"
 #include "server/worker/workload/infer_workload.h"
+#include "server/worker/workload/train_workload.h"
 #include "server/worker_link/worker_channel.h"
 
 namespace libreyolo::worker {
@@ -43,13 +44,11 @@ void WatchLink(WorkerChannel& channel, LinkObserver& observer) {
 }
 
 absl::StatusOr<job::Measurement> RunPlan(const WorkerPlan& plan, LinkObserver& observer) {
-  if (plan.mode != job::Mode::kInfer) {
-    return MakeError(reason::kUnimplemented, "this worker cannot train yet");
-  }
   LY_RETURN_IF_ERROR(LoadDeviceLibraries(plan.device));
-  NullSource activities;
+  LY_ASSIGN_OR_RETURN(const auto activities, MakeActivitySource(plan.device, plan.trace));
   const HostProbe host;
-  const WorkloadDeps deps{observer, activities, host, ChooseClock()};
+  const WorkloadDeps deps{observer, *activities, host, ChooseClock()};
+  if (plan.mode == job::Mode::kTrain) return MakeTrainWorkload(plan, deps)->Run();
   return MakeInferWorkload(plan, deps)->Run();
 }
 

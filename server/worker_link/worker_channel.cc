@@ -59,6 +59,8 @@ void FillPlan(const WorkerPlan& plan, pb::Plan& out) {
   out.set_trace(plan.trace);
   out.set_workers(plan.workers);
   out.set_amp(plan.amp);
+  out.set_datasets_dir(plan.datasets_dir);
+  out.set_cache_dir(plan.cache_dir);
 }
 
 WorkerPlan ReadPlan(const pb::Plan& in) {
@@ -88,6 +90,8 @@ WorkerPlan ReadPlan(const pb::Plan& in) {
   plan.trace = in.trace();
   plan.workers = in.workers();
   plan.amp = in.amp();
+  plan.datasets_dir = in.datasets_dir();
+  plan.cache_dir = in.cache_dir();
   return plan;
 }
 

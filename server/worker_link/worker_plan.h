@@ -28,7 +28,7 @@ struct WorkerPlan {
 
   std::string source;  // as typed
   std::vector<std::string>
-      source_paths;  // images, or one folder; empty: the bundled image. Training: the dataset file
+      source_paths;  // images, or one folder; empty: the bundled image. Training: the dataset file; empty: the built-in one
 
   int batch = 1;
   int imgsz = 640;
@@ -42,6 +42,8 @@ struct WorkerPlan {
   bool trace = true;
   int workers = 8;
   bool amp = true;
+  std::string datasets_dir;  // training: where a dataset file's relative `path` is looked for first
+  std::string cache_dir;     // training: where the built-in dataset is made
 };
 
 // Messages of a worker.

@@ -5,12 +5,15 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
+#include "server/daemon/inputs/dataset_fetcher.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -28,6 +31,27 @@ absl::Status OwnerOnly(const job::InputRef& ref, bool local_owner) {
   if (ref.kind != Kind::kLocal || local_owner) return absl::OkStatus();
   return MakeError(reason::kPathRefused, "files can be named by their path on a local daemon only",
                    {"upload the file, or put it into the workspace and name it from there"});
+}
+
+// The dataset file among the uploaded ones, relative to the folder that they came from.
+absl::StatusOr<std::string> DatasetFileOfUpload(const job::InputRef& data) {
+  std::string found;
+  for (const job::InputRef::Blob& blob : data.blobs) {
+    const bool is_top = !absl::StrContains(blob.name, '/');
+    if (!is_top || !(absl::EndsWith(blob.name, ".yaml") || absl::EndsWith(blob.name, ".yml"))) {
+      continue;
+    }
+    if (blob.name == "data.yaml") return blob.name;
+    if (!found.empty()) {
+      return MakeError(
+          reason::kDatasetInvalid,
+          absl::StrCat("the upload holds several dataset files: ", found, ", ", blob.name),
+          {"upload one, or call it data.yaml"});
+    }
+    found = blob.name;
+  }
+  if (!found.empty()) return found;
+  return MakeError(reason::kDatasetInvalid, "the upload holds no dataset file (.yaml)");
 }
 
 }  // namespace
@@ -49,18 +73,13 @@ absl::StatusOr<std::string> JobInputs::FindBlob(const job::InputRef::Blob& blob)
 }
 
 absl::StatusOr<std::string> JobInputs::Check(const job::JobSpec& spec, bool local_owner) {
-  if (spec.mode == job::Mode::kTrain) {
-    return MakeError(reason::kUnimplemented,
-                     "this version of libreyolod cannot profile trainings yet",
-                     {"libreyolo profile infer measures inference"});
-  }
   LY_RETURN_IF_ERROR(OwnerOnly(spec.weights, local_owner));
   LY_RETURN_IF_ERROR(OwnerOnly(spec.source, local_owner));
   if (!spec.cuda_visible_devices.empty() && !local_owner) {
     return MakeError(reason::kArgumentInvalid,
                      "CUDA_VISIBLE_DEVICES can be set on a local daemon only");
   }
-  LY_ASSIGN_OR_RETURN(const std::string device, devices_.Resolve(spec.device));
+  LY_ASSIGN_OR_RETURN(const std::string device, devices_.Resolve(spec.device, spec.cuda_visible_devices));
   LY_RETURN_IF_ERROR(layout_.CheckProjectWritable(spec.workspace, spec.project));
   switch (spec.weights.kind) {
     case Kind::kName: {
@@ -81,7 +100,8 @@ absl::StatusOr<std::string> JobInputs::Check(const job::JobSpec& spec, bool loca
   }
   for (const job::InputRef::Blob& blob : spec.source.blobs)
     LY_RETURN_IF_ERROR(FindBlob(blob).status());
-  LY_RETURN_IF_ERROR(FindSource(spec, "").status());
+  LY_RETURN_IF_ERROR(spec.mode == job::Mode::kTrain ? FindData(spec).status()
+                                                    : FindImages(spec).status());
   return device;
 }
 
@@ -129,44 +149,80 @@ absl::StatusOr<JobInputs::Weights> JobInputs::FetchWeights(const job::JobSpec& s
   return weights;
 }
 
-absl::StatusOr<std::vector<std::string>> JobInputs::FindSource(const job::JobSpec& spec,
-                                                               const std::string& input_dir) const {
+absl::StatusOr<std::vector<std::string>> JobInputs::FindImages(const job::JobSpec& spec) const {
   const job::InputRef& source = spec.source;
-  const Reason& missing =
-      spec.mode == job::Mode::kTrain ? reason::kDatasetNotFound : reason::kSourceNotFound;
-  switch (source.kind) {
-    case Kind::kNone:
-    case Kind::kRandom:
-      return std::vector<std::string>{};
-    case Kind::kLocal:
-      LY_RETURN_IF_ERROR(CheckReadable(source.text, source.text, missing));
-      return std::vector<std::string>{source.text};
-    case Kind::kName: {
-      auto path = layout_.ResolveExisting(spec.workspace, source.text);
-      if (!path.ok() && absl::IsNotFound(path.status())) {
-        return MakeError(missing, absl::StrCat("no images found at: ", source.text),
-                         {"name an image or a folder of images",
-                          "leave it out to measure the bundled sample image"});
-      }
-      LY_RETURN_IF_ERROR(path.status());
-      return std::vector<std::string>{*path};
-    }
-    case Kind::kBlobs: {
-      std::vector<std::string> paths;
-      for (size_t i = 0; i < source.blobs.size(); ++i) {
-        LY_ASSIGN_OR_RETURN(std::string blob, FindBlob(source.blobs[i]));
-        if (input_dir.empty()) continue;  // only looking
-        LY_RETURN_IF_ERROR(MakeDirectories(input_dir, 0700));
-        // A number keeps the order and keeps equal names apart.
-        const std::string link = absl::StrCat(input_dir, "/", i, "-", source.blobs[i].name);
-        if (symlink(blob.c_str(), link.c_str()) != 0 && errno != EEXIST)
-          return ErrnoStatus(errno, "link", link);
-        paths.push_back(link);
-      }
-      return paths;
-    }
+  if (source.kind == Kind::kLocal) {
+    LY_RETURN_IF_ERROR(CheckReadable(source.text, source.text, reason::kSourceNotFound));
+    return std::vector<std::string>{source.text};
   }
-  return std::vector<std::string>{};
+  if (source.kind != Kind::kName) return std::vector<std::string>{};
+  auto path = layout_.ResolveExisting(spec.workspace, source.text);
+  if (!path.ok() && absl::IsNotFound(path.status())) {
+    return MakeError(reason::kSourceNotFound, absl::StrCat("no images found at: ", source.text),
+                     {"name an image or a folder of images",
+                      "leave it out to measure the bundled sample image"});
+  }
+  LY_RETURN_IF_ERROR(path.status());
+  return std::vector<std::string>{*path};
+}
+
+absl::StatusOr<FoundDataset> JobInputs::FindData(const job::JobSpec& spec) const {
+  const job::InputRef& data = spec.source;
+  FoundDataset found;
+  if (data.kind == Kind::kLocal) {
+    LY_RETURN_IF_ERROR(CheckReadable(data.text, data.text, reason::kDatasetNotFound));
+    LY_ASSIGN_OR_RETURN(found.yaml_path, DatasetFileOf(data.text, data.text));
+    return found;
+  }
+  if (data.kind == Kind::kBlobs) {
+    LY_ASSIGN_OR_RETURN(found.yaml_path, DatasetFileOfUpload(data));
+    return found;
+  }
+  DatasetPlaces places;
+  LY_ASSIGN_OR_RETURN(places.workspace_root, layout_.WorkspaceRoot(spec.workspace));
+  places.link_rule = layout_.link_rule();
+  places.server_folders = settings_.datasets_folders;
+  places.cache_dir = settings_.cache_dir;
+  places.hub_base_url = settings_.hub_base_url;
+  return FindDataset(data.text, places);
+}
+
+absl::StatusOr<std::vector<std::string>> JobInputs::LinkBlobs(const job::JobSpec& spec,
+                                                              const std::string& input_dir) const {
+  std::vector<std::string> paths;
+  for (size_t i = 0; i < spec.source.blobs.size(); ++i) {
+    const job::InputRef::Blob& blob = spec.source.blobs[i];
+    LY_ASSIGN_OR_RETURN(const std::string content, FindBlob(blob));
+    // A dataset's files keep their places. Pictures get a number, which keeps their order and keeps
+    // equal names apart.
+    const std::string link = spec.mode == job::Mode::kTrain
+                                 ? absl::StrCat(input_dir, "/", blob.name)
+                                 : absl::StrCat(input_dir, "/", i, "-", blob.name);
+    LY_RETURN_IF_ERROR(MakeDirectories(std::filesystem::path(link).parent_path().string(), 0700));
+    if (symlink(content.c_str(), link.c_str()) != 0 && errno != EEXIST)
+      return ErrnoStatus(errno, "link", link);
+    paths.push_back(link);
+  }
+  return paths;
+}
+
+absl::StatusOr<std::vector<std::string>> JobInputs::FetchSource(
+    const job::JobSpec& spec, const std::string& input_dir, const std::atomic<bool>& cancelled,
+    const DownloadProgress& progress) const {
+  std::vector<std::string> uploaded;
+  if (spec.source.kind == Kind::kBlobs) {
+    LY_ASSIGN_OR_RETURN(uploaded, LinkBlobs(spec, input_dir));
+    if (spec.mode == job::Mode::kInfer) return uploaded;
+  }
+  if (spec.mode == job::Mode::kInfer) return FindImages(spec);
+  LY_ASSIGN_OR_RETURN(FoundDataset found, FindData(spec));
+  if (found.is_sample) return std::vector<std::string>{};
+  if (!uploaded.empty()) found.yaml_path = absl::StrCat(input_dir, "/", found.yaml_path);
+  if (found.yaml_path.empty()) {
+    LY_ASSIGN_OR_RETURN(found.yaml_path,
+                        FetchDataset(found, settings_.hub_token, cancelled, progress));
+  }
+  return std::vector<std::string>{found.yaml_path};
 }
 
 }  // namespace libreyolo::daemon

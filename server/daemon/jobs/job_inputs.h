@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/job/job_spec.h"
 #include "server/daemon/device/device_inventory.h"
+#include "server/daemon/inputs/dataset_finder.h"
 #include "server/daemon/inputs/hub_download.h"
 #include "server/daemon/inputs/weights_finder.h"
 #include "server/daemon/jobs/job_preflight.h"
@@ -19,6 +20,7 @@ namespace libreyolo::daemon {
 
 struct InputSettings {
   std::vector<std::string> weights_folders;
+  std::vector<std::string> datasets_folders;
   std::string cache_dir;
   std::string hub_base_url;
   std::string hub_token;
@@ -39,14 +41,24 @@ class JobInputs : public JobPreflight {
   // Downloads where it must.
   absl::StatusOr<Weights> FetchWeights(const job::JobSpec& spec, const std::atomic<bool>& cancelled,
                                        const DownloadProgress& progress) const;
-  // Absolute paths; empty for the bundled sample. Uploaded files are linked under their names below
-  // `input_dir`.
-  absl::StatusOr<std::vector<std::string>> FindSource(const job::JobSpec& spec,
-                                                      const std::string& input_dir) const;
+  // What the job measures with, as absolute paths: pictures or a folder of them for inference, a
+  // dataset's YAML file for a training; none for what is built in. Uploaded files are linked under
+  // their names below `input_dir`. Downloads a published dataset.
+  absl::StatusOr<std::vector<std::string>> FetchSource(const job::JobSpec& spec,
+                                                       const std::string& input_dir,
+                                                       const std::atomic<bool>& cancelled,
+                                                       const DownloadProgress& progress) const;
+  const InputSettings& settings() const { return settings_; }
 
  private:
   absl::StatusOr<WeightsPlaces> Places(const job::JobSpec& spec) const;
   absl::StatusOr<std::string> FindBlob(const job::InputRef::Blob& blob) const;
+  // These two only look.
+  absl::StatusOr<std::vector<std::string>> FindImages(const job::JobSpec& spec) const;
+  absl::StatusOr<FoundDataset> FindData(const job::JobSpec& spec) const;
+  // The files of an upload below `input_dir`, in order.
+  absl::StatusOr<std::vector<std::string>> LinkBlobs(const job::JobSpec& spec,
+                                                     const std::string& input_dir) const;
 
   const Layout& layout_;
   const BlobStore& blobs_;

@@ -76,4 +76,15 @@ std::optional<int64_t> ComputeDevice::PeakMemoryBytes() const {
   return at::accelerator::getDeviceStats(device_.index()).allocated_bytes[kAllPools].peak;
 }
 
+int64_t ComputeDevice::PeakReservedBytes() const {
+  constexpr size_t kAllPools = 0;
+  return at::accelerator::getDeviceStats(device_.index()).reserved_bytes[kAllPools].peak;
+}
+
+int64_t ComputeDevice::TotalMemoryBytes() const {
+  return static_cast<int64_t>(at::accelerator::getMemoryInfo(device_.index()).second);
+}
+
+void ComputeDevice::EmptyCache() const { at::accelerator::emptyCache(); }
+
 }  // namespace libreyolo::worker

@@ -38,6 +38,12 @@ class ComputeDevice {
   // Most memory that tensors took since ResetPeakMemory(); absent on the CPU.
   std::optional<int64_t> PeakMemoryBytes() const;
 
+  // These are for GPUs only. PeakReservedBytes: what the allocator took from the device since
+  // ResetPeakMemory(), with what it kept in its cache.
+  int64_t PeakReservedBytes() const;
+  int64_t TotalMemoryBytes() const;
+  void EmptyCache() const;
+
  private:
   explicit ComputeDevice(c10::Device device) : device_(device) {}
 

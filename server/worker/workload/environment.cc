@@ -79,13 +79,14 @@ std::vector<std::string> LevelsOf(std::string path) {
   return levels;
 }
 
-// Folders, below the root, in which a limit on the CPU may stand.
+// Folders, below the root, in which a limit may stand.
 struct CgroupFolders {
   std::vector<std::string> v1;
   std::vector<std::string> v2;
 };
 
-CgroupFolders FindCgroups(const std::string& proc_self_cgroup) {
+// `controller` matters to version 1 alone, where each has a tree of its own.
+CgroupFolders FindCgroups(const std::string& proc_self_cgroup, const std::string& controller) {
   CgroupFolders folders;
   for (absl::string_view line : absl::StrSplit(proc_self_cgroup, '\n')) {
     const std::vector<absl::string_view> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
@@ -98,9 +99,9 @@ CgroupFolders FindCgroups(const std::string& proc_self_cgroup) {
       continue;
     }
     const std::set<absl::string_view> controllers = absl::StrSplit(fields[1], ',');
-    if (controllers.count("cpu") == 0) continue;
+    if (controllers.count(controller) == 0) continue;
     const std::string joint = absl::StrCat("/sys/fs/cgroup/", fields[1]);
-    for (const std::string& mount : {std::string("/sys/fs/cgroup/cpu"), joint}) {
+    for (const std::string& mount : {"/sys/fs/cgroup/" + controller, joint}) {
       for (const std::string& level : levels) folders.v1.push_back(mount + level);
     }
   }
@@ -165,7 +166,7 @@ std::string HostProbe::Read(const std::string& path) const {
 }
 
 double HostProbe::CpuQuota() const {
-  const CgroupFolders folders = FindCgroups(Read("/proc/self/cgroup"));
+  const CgroupFolders folders = FindCgroups(Read("/proc/self/cgroup"), "cpu");
   std::optional<double> least;
   const auto take = [&least](std::optional<double> quota) {
     if (quota.has_value() && (!least.has_value() || *quota < *least)) least = quota;
@@ -194,17 +195,60 @@ double HostProbe::LoadAverage() const {
   return load;
 }
 
+namespace {
+
+// "MemAvailable:   123 kB" of a file in /proc; 0 when it is not there.
+int64_t KibibytesOf(const std::string& text, absl::string_view key) {
+  int64_t kib = 0;
+  const std::string value = ValueOf(text, key);
+  if (!absl::SimpleAtoi(absl::StripSuffix(value, " kB"), &kib)) return 0;
+  return kib * 1024;
+}
+
+std::optional<int64_t> ParseBytes(const std::string& text) {
+  int64_t bytes = 0;
+  // "max", and version 1's number near 2^63, mean no limit.
+  if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &bytes) || bytes > (int64_t{1} << 60)) {
+    return std::nullopt;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int64_t HostProbe::AvailableMemoryBytes() const {
+  int64_t available = KibibytesOf(Read("/proc/meminfo"), "MemAvailable");
+  const CgroupFolders folders = FindCgroups(Read("/proc/self/cgroup"), "memory");
+  const auto take = [&](const std::string& folder, const char* limit_file, const char* used_file) {
+    const std::optional<int64_t> limit = ParseBytes(Read(folder + limit_file));
+    const std::optional<int64_t> used = ParseBytes(Read(folder + used_file));
+    if (!limit.has_value() || !used.has_value()) return;
+    available = std::min(available, std::max<int64_t>(0, *limit - *used));
+  };
+  for (const std::string& folder : folders.v2) take(folder, "/memory.max", "/memory.current");
+  for (const std::string& folder : folders.v1) {
+    take(folder, "/memory.limit_in_bytes", "/memory.usage_in_bytes");
+  }
+  return available;
+}
+
+int64_t HostProbe::ResidentBytes() const { return KibibytesOf(Read("/proc/self/status"), "VmRSS"); }
+
+int64_t HostProbe::PeakResidentSinceReset() const {
+  return KibibytesOf(Read("/proc/self/status"), "VmHWM");
+}
+
+absl::Status HostProbe::ResetPeakResident() const {
+  return WriteFile(root_ + "/proc/self/clear_refs", "5");
+}
+
 job::Environment HostProbe::Describe() const {
   job::Environment environment;
   environment.cpu_model = ValueOf(Read("/proc/cpuinfo"), "model name");
   environment.logical_cpus = static_cast<int>(cpus_.size());
   environment.cpu_quota = CpuQuota();
   environment.load_before = LoadAverage();
-  int64_t total_kib = 0;
-  const std::string total = ValueOf(Read("/proc/meminfo"), "MemTotal");
-  if (absl::SimpleAtoi(absl::StripSuffix(total, " kB"), &total_kib)) {
-    environment.memory_total_bytes = total_kib * 1024;
-  }
+  environment.memory_total_bytes = KibibytesOf(Read("/proc/meminfo"), "MemTotal");
   environment.kernel = std::string(absl::StripAsciiWhitespace(Read("/proc/sys/kernel/osrelease")));
   environment.worker_build = BuildId();
   return environment;

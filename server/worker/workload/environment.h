@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/job/measurement.h"
 
 namespace libreyolo::worker {
@@ -53,6 +54,13 @@ class HostProbe {
   // than the quota, at least 1.
   int DefaultThreads() const;
   double LoadAverage() const;
+  // What this process could still take: the kernel's estimate, within the limits of its control
+  // groups. 0 when it cannot be read.
+  int64_t AvailableMemoryBytes() const;
+  // Resident memory of this process, now and at most since ResetPeakResident().
+  int64_t ResidentBytes() const;
+  int64_t PeakResidentSinceReset() const;
+  absl::Status ResetPeakResident() const;
   CpuSample SampleCpu() const;
 
  private:

@@ -36,7 +36,9 @@ void FindInSettings(const Measurement& m, Collector& out) {
   }
   if (m.model.random_weights) {
     out.Add(Finding::Severity::kInfo, "RANDOM_WEIGHTS",
-            "the weights are initial values: times are real, detections are not");
+            m.mode == job::Mode::kTrain
+                ? "the weights are initial values: times are real, nothing useful is learnt"
+                : "the weights are initial values: times are real, detections are not");
   }
   const job::Environment& env = m.environment;
   const bool over_quota = env.cpu_quota > 0 && env.threads > std::ceil(env.cpu_quota);

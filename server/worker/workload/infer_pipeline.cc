@@ -1,6 +1,5 @@
 #include "server/worker/workload/infer_pipeline.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/empty.h>
 
 #include <optional>
@@ -11,37 +10,12 @@
 #include "server/worker/data/image_source.h"
 #include "server/worker/data/letterbox.h"
 #include "server/worker/torch_call.h"
+#include "server/worker/yolo9/amp.h"
 #include "server/worker/yolo9/network.h"
 #include "server/worker/yolo9/postprocess.h"
 
 namespace libreyolo::worker {
 namespace {
-
-// Mixed precision for the calling thread, as long as it lives. A fresh one for each forward drops
-// the cached half-precision weights at its end: they are cast anew in every iteration.
-class Autocast {
- public:
-  Autocast(c10::DeviceType device, at::ScalarType dtype)
-      : device_(device),
-        was_enabled_(at::autocast::is_autocast_enabled(device)),
-        old_dtype_(at::autocast::get_autocast_dtype(device)) {
-    at::autocast::set_autocast_enabled(device_, true);
-    at::autocast::set_autocast_dtype(device_, dtype);
-    at::autocast::increment_nesting();
-  }
-  ~Autocast() {
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-    at::autocast::set_autocast_dtype(device_, old_dtype_);
-    at::autocast::set_autocast_enabled(device_, was_enabled_);
-  }
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
-
- private:
-  const c10::DeviceType device_;
-  const bool was_enabled_;
-  const at::ScalarType old_dtype_;
-};
 
 data::PadMode ToPadMode(yolo9::LetterboxPad pad) {
   return pad == yolo9::LetterboxPad::kCenter ? data::PadMode::kCenter : data::PadMode::kTopLeft;
@@ -116,7 +90,8 @@ absl::Status InferPipeline::Forward() {
   return CallTorch([&self] {
     const c10::Device device = self.device->torch_device();
     const at::Tensor input = self.device->is_cpu() ? self.input : self.input.to(device);
-    std::optional<Autocast> autocast;
+    // A fresh scope drops its cached weights at its end: they are cast anew in each iteration.
+    std::optional<yolo9::AutocastScope> autocast;
     if (self.options.half) {
       autocast.emplace(device.type(), self.options.amp_dtype == job::AmpDtype::kFloat16
                                           ? at::kHalf

@@ -1,0 +1,125 @@
+#include "server/worker/workload/measured_run.h"
+
+#include <ATen/Parallel.h>
+#include <torch/version.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/sha256.h"
+#include "common/base/status_macros.h"
+#include "common/job/measurement_json.h"
+#include "common/trace/trace_writer.h"
+#include "server/worker/torch_call.h"
+#include "server/worker/workload/findings.h"
+#include "server/worker/yolo9/model_loader.h"
+#include "server/worker/yolo9/variants.h"
+
+namespace libreyolo::worker {
+
+int RoundUpToStride(int imgsz) {
+  return (imgsz + yolo9::kMaxStride - 1) / yolo9::kMaxStride * yolo9::kMaxStride;
+}
+
+MeasuredRun::MeasuredRun(const worker_link::WorkerPlan& plan, const WorkloadDeps& deps)
+    : plan_(plan), deps_(deps) {
+  result_.mode = plan_.mode;
+  result_.batch = plan_.batch;
+  result_.imgsz = RoundUpToStride(plan_.imgsz);
+  result_.imgsz_requested = plan_.imgsz;
+  result_.warmup = plan_.warmup;
+  result_.runs = plan_.runs;
+  result_.amp_dtype = plan_.amp_dtype;
+  result_.source = plan_.source_paths.empty() ? "sample" : plan_.source;
+  result_.model.weights = plan_.weights;
+  result_.model.weights_path = plan_.weights_path;
+  result_.model.weights_digest = plan_.weights_digest;
+  result_.model.random_weights = plan_.weights_path.empty();
+  result_.traced = plan_.trace;
+  // What the machine is like before we load it.
+  result_.environment = deps_.host.Describe();
+  result_.environment.torch_version = TORCH_VERSION;
+  result_.environment.clock = Name(deps_.clock);
+}
+
+absl::Status MeasuredRun::OpenDevice() {
+  LY_ASSIGN_OR_RETURN(device_, ComputeDevice::Open(plan_.device));
+  result_.device = device_->name();
+  result_.device_name = device_->is_cpu() ? result_.environment.cpu_model : device_->name();
+  const int threads = plan_.threads > 0 ? plan_.threads : deps_.host.DefaultThreads();
+  LY_RETURN_IF_ERROR(CallTorch([threads] { at::set_num_threads(threads); }));
+  result_.environment.threads = at::get_num_threads();
+  return absl::OkStatus();
+}
+
+void MeasuredRun::DescribeModel(const yolo9::LoadedModel& model) {
+  result_.model.size = model.size;
+  result_.model.class_count = model.class_count;
+  result_.model.parameter_count = model.parameter_count;
+  result_.model.letterbox = model.letterbox == yolo9::LetterboxPad::kCenter ? "center" : "topleft";
+  for (const std::string& text : model.findings) {
+    AddFinding(job::Finding::Severity::kInfo, "WEIGHTS_UNUSUAL", text);
+  }
+}
+
+absl::Status MeasuredRun::CheckCancelled() const {
+  if (!deps_.observer.IsCancelled()) return absl::OkStatus();
+  return MakeError(reason::kCancelled, "the job was cancelled");
+}
+
+absl::Status MeasuredRun::Synchronize() const {
+  if (device_->is_cpu()) return absl::OkStatus();
+  return CallTorch([this] { device_->Synchronize(); });
+}
+
+absl::Status MeasuredRun::BeginUntraced() {
+  LY_RETURN_IF_ERROR(CallTorch([this] { device_->ResetPeakMemory(); }));
+  cpu_before_ = deps_.host.SampleCpu();
+  return absl::OkStatus();
+}
+
+absl::Status MeasuredRun::EndUntraced() {
+  cpu_usage_ = CompareCpu(cpu_before_, deps_.host.SampleCpu());
+  // Read here: the records of a capture are not part of what the model needs.
+  result_.peak_rss_bytes = PeakResidentBytes();
+  return CallTorch([this] { result_.peak_vram_bytes = device_->PeakMemoryBytes(); });
+}
+
+absl::Status MeasuredRun::Conclude(int traced_steps_wanted) {
+  result_.environment.load_after = deps_.host.LoadAverage();
+  if (cpu_usage_.is_meaningful) {
+    result_.environment.foreign_cpu_ratio = cpu_usage_.foreign_ratio;
+    result_.environment.steal_ratio = cpu_usage_.steal_ratio;
+  }
+  // After the measurement: nobody waits for it before the first iteration.
+  if (!plan_.weights_path.empty() && plan_.weights_digest.empty()) {
+    LY_ASSIGN_OR_RETURN(result_.model.weights_digest, Sha256HexOfFile(plan_.weights_path));
+  }
+  std::vector<job::Finding> findings =
+      FindInMeasurement(result_, cpu_usage_.is_meaningful, traced_steps_wanted);
+  std::move(findings.begin(), findings.end(), std::back_inserter(result_.findings));
+  return absl::OkStatus();
+}
+
+absl::Status MeasuredRun::WriteTrace(const CaptureSession& capture) {
+  JsonValue metadata;
+  metadata.Set("schema", trace::kTraceSchema);
+  metadata.Set("measurement", job::MeasurementToJson(result_));
+  const TraceNames names{.trace = kTraceFileName,
+                         .process = "libreyolo-worker",
+                         .labels = device_->is_cpu() ? "CPU" : "CPU, GPU",
+                         .device_properties = {}};
+  const std::string path = absl::StrCat(plan_.staging_dir, "/", kTraceFileName);
+  const absl::Status written = capture.WriteTrace(path, names, metadata);
+  if (written.ok()) return written;
+  return MakeError(reason::kStoreFailed,
+                   absl::StrCat("the trace is not stored: ", written.message()),
+                   {"free space in the store, or measure with --no-trace"});
+}
+
+void MeasuredRun::AddFinding(job::Finding::Severity severity, const char* code, std::string text) {
+  result_.findings.push_back({severity, code, std::move(text)});
+}
+
+}  // namespace libreyolo::worker

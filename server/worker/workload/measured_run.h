@@ -1,0 +1,67 @@
+// What both workloads do around their iterations: open the device, describe what is in force, watch
+// the host while the untraced window runs, write the trace, conclude. Owns the measurement that is
+// being filled in. For the workload's thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/job/measurement.h"
+#include "server/worker/capture/capture_session.h"
+#include "server/worker/workload/compute_device.h"
+#include "server/worker/workload/workload.h"
+#include "server/worker_link/worker_plan.h"
+
+namespace libreyolo::yolo9 {
+struct LoadedModel;
+}
+
+namespace libreyolo::worker {
+
+class MeasuredRun {
+ public:
+  // `plan` and what `deps` refers to outlive this object.
+  MeasuredRun(const worker_link::WorkerPlan& plan, const WorkloadDeps& deps);
+
+  // Opens the plan's device and sets the number of compute threads. Errors of ComputeDevice::Open.
+  absl::Status OpenDevice();
+  // What was loaded, and what was odd about it.
+  void DescribeModel(const yolo9::LoadedModel& model);
+  const ComputeDevice& device() const { return *device_; }
+  // The measurement: the plan's values are in it from the start.
+  job::Measurement& result() { return result_; }
+
+  // CANCELLED once the observer says so.
+  absl::Status CheckCancelled() const;
+  // Waits for the device; nothing to do on the CPU.
+  absl::Status Synchronize() const;
+
+  // Around the untraced window. Between the two the host's load and the peaks of memory are
+  // watched.
+  absl::Status BeginUntraced();
+  absl::Status EndUntraced();
+
+  // The machine afterwards, the weights' digest, and the findings. `traced_steps_wanted` of the
+  // second window.
+  absl::Status Conclude(int traced_steps_wanted);
+  // After Conclude(). STORE_FAILED.
+  absl::Status WriteTrace(const CaptureSession& capture);
+
+  void AddFinding(job::Finding::Severity severity, const char* code, std::string text);
+
+ private:
+  const worker_link::WorkerPlan& plan_;
+  const WorkloadDeps& deps_;
+  std::optional<ComputeDevice> device_;
+  CpuSample cpu_before_;
+  CpuUsage cpu_usage_;
+  job::Measurement result_;
+};
+
+// `imgsz` rounded up to what the network's strides allow.
+int RoundUpToStride(int imgsz);
+
+}  // namespace libreyolo::worker
