@@ -116,8 +116,9 @@ absl::Status CheckApi(const v1::Capabilities& about) {
                    {"install the client and libreyolod of one build"});
 }
 
-// Sees to it that the daemon which runs at `place` is the one that would be started now.
-absl::Status EnsureSameBuild(const LocalDaemonPlace& place, Server& server) {
+// Sees to it that the daemon which runs at `place` is the one that would be started now, or for a
+// reader one that it can use.
+absl::Status EnsureSameBuild(const LocalDaemonPlace& place, NeedDaemon need, Server& server) {
   absl::StatusOr<v1::Capabilities> about = Ask(server.channel, kAskTimeout);
   if (HasReason(about.status(), reason::kServerUnreachable) && !IsListening(place.socket_path)) {
     // It ended of itself between the look at its socket and the question.
@@ -125,6 +126,7 @@ absl::Status EnsureSameBuild(const LocalDaemonPlace& place, Server& server) {
   }
   LY_RETURN_IF_ERROR(about.status());
   if (about->build_id() == BuildId() && !about->draining()) return CheckApi(*about);
+  if (about->active_jobs() > 0 && need == NeedDaemon::kAny) return CheckApi(*about);
   if (about->active_jobs() > 0 && !about->draining()) {
     return MakeError(reason::kBusy,
                      absl::StrCat("the local daemon is of another build (", about->build_id(),
@@ -150,11 +152,14 @@ absl::StatusOr<Server> ConnectToLocal(NeedDaemon need) {
   server.address = "unix:" + place.socket_path;
   server.state_dir = place.state_dir;
   server.channel = MakeChannel(server.address);
-  const bool was_running = IsListening(place.socket_path);
-  if (!was_running) LY_RETURN_IF_ERROR(StartLocalDaemon(place));
-  // One that was just started is of the installed build; asking it would only cost a call.
-  if (was_running && need == NeedDaemon::kSameBuild) {
-    LY_RETURN_IF_ERROR(EnsureSameBuild(place, server));
+  // One that is just started is of the installed build; asking it would only cost a call.
+  if (!IsListening(place.socket_path)) {
+    LY_RETURN_IF_ERROR(StartLocalDaemon(place));
+    return server;
+  }
+  // A reader's time is mostly calls, so it looks at what the daemon wrote down first.
+  if (need == NeedDaemon::kSameBuild || BuildOfLocalDaemon(place) != BuildId()) {
+    LY_RETURN_IF_ERROR(EnsureSameBuild(place, need, server));
   }
   return server;
 }

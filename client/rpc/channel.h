@@ -29,9 +29,10 @@ absl::StatusOr<std::string> ParseAddress(absl::string_view text);
 // proxies on loopback).
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
 
+// A local daemon of another build than this client's is replaced when it is idle. When it is busy:
 enum class NeedDaemon {
-  kAny,        // readers: any build whose API fits
-  kSameBuild,  // measuring: a local daemon of another build is replaced when idle, else BUSY
+  kAny,        // readers use it as long as its API fits
+  kSameBuild,  // measuring is BUSY
 };
 
 // `flag` is --server's value or empty; then LIBREYOLO_SERVER; then the local daemon, started when

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <grpcpp/client_context.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,16 +37,39 @@ struct FileJob {
   std::string target;
 };
 
-// Appends what comes to the part file; the stream starts at the part's size.
-absl::Status Receive(const FileJob& job, const std::string& part) {
-  const UniqueFd fd(open(part.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  struct stat info;
-  if (!fd || fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "open", part);
-  int64_t offset = info.st_size;
-  if (offset > job.file.size_bytes()) {
-    if (ftruncate(fd.get(), 0) != 0) return ErrnoStatus(errno, "truncate", part);
-    offset = 0;
+absl::Status Damaged(const FileJob& job, absl::string_view what) {
+  return MakeError(reason::kDigestMismatch, absl::StrCat(job.file.name(), " ", what),
+                   {"fetch it again"});
+}
+
+absl::Status WriteAll(int fd, absl::string_view data, const std::string& path) {
+  while (!data.empty()) {
+    const ssize_t count = write(fd, data.data(), data.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return ErrnoStatus(errno, "write", path);
+    data.remove_prefix(static_cast<size_t>(count));
   }
+  return absl::OkStatus();
+}
+
+// Opens the part file for this fetch alone. One that an earlier fetch left is kept, to go on from.
+absl::StatusOr<UniqueFd> OpenPart(const std::string& part) {
+  UniqueFd fd(open(part.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!fd) return ErrnoStatus(errno, "open", part);
+  struct stat ours, there;
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 || fstat(fd.get(), &ours) != 0 ||
+      lstat(part.c_str(), &there) != 0 || ours.st_ino != there.st_ino) {
+    return MakeError(reason::kBusy, absl::StrCat(part, " is being written by another fetch"),
+                     {"wait for it to end", "-o DIR writes elsewhere"});
+  }
+  return fd;
+}
+
+// Appends what comes to the part file; the stream starts at the part's size.
+absl::Status Receive(const FileJob& job, const std::string& part, int fd) {
+  struct stat info;
+  if (fstat(fd, &info) != 0) return ErrnoStatus(errno, "read", part);
+  int64_t offset = info.st_size;
   v1::DownloadProfileRequest request;
   request.set_path(job.profile.path());
   request.set_file(job.file.name());
@@ -54,17 +78,50 @@ absl::Status Receive(const FileJob& job, const std::string& part) {
   const auto reader =
       v1::ProfileService::NewStub(job.server.channel)->DownloadProfile(&context, request);
   v1::DownloadChunk chunk;
-  while (reader->Read(&chunk)) {
-    const std::string& data = chunk.data();
-    if (write(fd.get(), data.data(), data.size()) != static_cast<ssize_t>(data.size())) {
-      context.TryCancel();
-      (void)reader->Finish();
-      return ErrnoStatus(errno, "write", part);
+  absl::Status status;
+  bool is_whole = false;
+  while (status.ok() && reader->Read(&chunk)) {
+    // A chunk in another place would be found by the digest, but only after all of the file.
+    if (chunk.offset() != offset) {
+      status = Damaged(
+          job, absl::StrCat("came out of order: at byte ", chunk.offset(), " instead of ", offset));
+    } else if (chunk.total_bytes() != job.file.size_bytes() ||
+               offset + static_cast<int64_t>(chunk.data().size()) > job.file.size_bytes()) {
+      status = Damaged(job, "was replaced on the server meanwhile");
+    } else {
+      status = WriteAll(fd, chunk.data(), part);
     }
-    offset += static_cast<int64_t>(data.size());
-    if (job.options.progress) job.options.progress(job.file.name(), offset, chunk.total_bytes());
+    offset += static_cast<int64_t>(chunk.data().size());
+    is_whole = offset == job.file.size_bytes();
+    if (status.ok() && job.options.progress) {
+      job.options.progress(job.file.name(), offset, chunk.total_bytes());
+    }
   }
-  return rpc::FromGrpcStatus(reader->Finish());
+  if (!status.ok()) {
+    context.TryCancel();
+    (void)reader->Finish();
+    return status;
+  }
+  status = rpc::FromGrpcStatus(reader->Finish());
+  if (HasReason(status, reason::kArgumentOutOfRange)) {
+    return Damaged(job, "became shorter on the server meanwhile");
+  }
+  LY_RETURN_IF_ERROR(status);
+  return is_whole ? absl::OkStatus() : Damaged(job, "ended early");
+}
+
+// Until all of it is there, going on where a broken connection left it.
+absl::Status ReceiveWhole(const FileJob& job, const std::string& part, int fd) {
+  absl::Status status;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100 << attempt));
+    status = Receive(job, part, fd);
+    if (!absl::IsUnavailable(status)) break;
+  }
+  LY_RETURN_IF_ERROR(status);
+  LY_ASSIGN_OR_RETURN(const std::string digest, Sha256HexOfFile(part));
+  if (digest == job.file.digest()) return absl::OkStatus();
+  return Damaged(job, "arrived damaged or was replaced meanwhile");
 }
 
 absl::Status FetchFile(const FileJob& job) {
@@ -78,20 +135,19 @@ absl::Status FetchFile(const FileJob& job) {
     }
   }
   const std::string part = job.target + ".part";
-  absl::Status status;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100 << attempt));
-    status = Receive(job, part);
-    if (!absl::IsUnavailable(status)) break;
+  LY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenPart(part));
+  struct stat info;
+  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "read", part);
+  const bool resumes = info.st_size > 0 && info.st_size <= job.file.size_bytes();
+  if (!resumes && ftruncate(fd.get(), 0) != 0) return ErrnoStatus(errno, "truncate", part);
+  absl::Status status = ReceiveWhole(job, part, fd.get());
+  if (HasReason(status, reason::kDigestMismatch) && resumes) {
+    // The part was of another file of that name: an earlier result.
+    if (ftruncate(fd.get(), 0) != 0) return ErrnoStatus(errno, "truncate", part);
+    status = ReceiveWhole(job, part, fd.get());
   }
+  if (HasReason(status, reason::kDigestMismatch)) unlink(part.c_str());
   LY_RETURN_IF_ERROR(status);
-  LY_ASSIGN_OR_RETURN(const std::string digest, Sha256HexOfFile(part));
-  if (digest != job.file.digest()) {
-    unlink(part.c_str());
-    return MakeError(reason::kDigestMismatch,
-                     absl::StrCat(job.file.name(), " arrived damaged or was replaced meanwhile"),
-                     {"fetch it again"});
-  }
   if (rename(part.c_str(), job.target.c_str()) != 0) return ErrnoStatus(errno, "rename", part);
   return absl::OkStatus();
 }

@@ -47,6 +47,7 @@ constexpr absl::Duration kStartAgainAfter = absl::Milliseconds(250);
 constexpr int kExitAlreadyRunning = 75;
 constexpr int64_t kLogTailBytes = 2048;
 constexpr size_t kLogTailLines = 8;
+constexpr int64_t kMaxLockBytes = 1024;
 
 absl::Status Unreachable(absl::string_view message, std::vector<std::string> hints = {}) {
   return MakeError(reason::kServerUnreachable, message, std::move(hints));
@@ -264,6 +265,13 @@ bool IsListening(const std::string& socket_path) {
   const UniqueFd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (connect(probe.get(), reinterpret_cast<sockaddr*>(&name), sizeof name) == 0) return true;
   return errno == EAGAIN;  // its queue of new connections is full
+}
+
+std::string BuildOfLocalDaemon(const LocalDaemonPlace& place) {
+  // "PID\nBUILD\n", written by whoever holds the lock.
+  const std::string text = ReadFile(place.socket_path + ".lock", kMaxLockBytes).value_or("");
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  return lines.size() == 3 ? lines[1] : "";
 }
 
 absl::Status StartLocalDaemon(const LocalDaemonPlace& place) {

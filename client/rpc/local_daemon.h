@@ -25,6 +25,10 @@ absl::StatusOr<LocalDaemonPlace> FindLocalDaemonPlace();
 // True when somebody listens on the socket.
 bool IsListening(const std::string& socket_path);
 
+// The build of the daemon that has the place, as it wrote it down; "" when that is not known. Costs
+// no call.
+std::string BuildOfLocalDaemon(const LocalDaemonPlace& place);
+
 // Starts `libreyolod --local` detached, found beside this executable or in PATH, and waits until it
 // listens (10 s).
 absl::Status StartLocalDaemon(const LocalDaemonPlace& place);

@@ -135,7 +135,9 @@ absl::StatusOr<std::map<std::string, CommittedResult>> Daemon::RecoverStore() {
           access(absl::StrCat(*folder, "/", trial, "/profile_trace.json").c_str(), F_OK) == 0;
       committed[commit.job_id] = DescribeResult(project.project, commit.names, trace);
     }
-    LY_RETURN_IF_ERROR(index_->SetProfiles(project, profiles_.Scan(*folder, project.project)));
+    LY_ASSIGN_OR_RETURN(const std::vector<v1::ProfileInfo> known, index_->ProjectProfiles(project));
+    LY_RETURN_IF_ERROR(
+        index_->SetProfiles(project, profiles_.Scan(*folder, project.project, known)));
   }
   LY_RETURN_IF_ERROR(FindFinishedCommits(committed));
   return committed;

@@ -10,13 +10,13 @@
 #include <cerrno>
 #include <cstring>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
+#include "common/base/version.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -57,13 +57,14 @@ absl::StatusOr<UniqueFd> LockFile(const std::string& path, const std::string& wh
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd) return ErrnoStatus(errno, "open", path);
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    const std::string pid(absl::StripAsciiWhitespace(ReadFile(path, 64).value_or("")));
+    const std::string text = ReadFile(path, 1024).value_or("");
+    const std::string pid = text.substr(0, text.find('\n'));
     return absl::AlreadyExistsError(
         absl::StrCat(what, " is in use by another libreyolod",
                      pid.empty() ? "" : absl::StrCat(" (pid ", pid, ")")));
   }
-  const std::string pid = absl::StrCat(getpid(), "\n");
-  if (ftruncate(fd.get(), 0) != 0 || pwrite(fd.get(), pid.data(), pid.size(), 0) < 0) {
+  const std::string text = absl::StrCat(getpid(), "\n", BuildId(), "\n");
+  if (ftruncate(fd.get(), 0) != 0 || pwrite(fd.get(), text.data(), text.size(), 0) < 0) {
     return ErrnoStatus(errno, "write", path);
   }
   return fd;

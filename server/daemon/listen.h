@@ -10,8 +10,8 @@
 
 namespace libreyolo::daemon {
 
-// Locks `path` for this process and writes its pid into it. AlreadyExists names the holder's pid
-// and `what` is held.
+// Locks `path` for this process and writes "PID\nBUILD\n" into it: clients read there whether a
+// local daemon is of their build. AlreadyExists names the holder's pid and `what` is held.
 absl::StatusOr<UniqueFd> LockFile(const std::string& path, const std::string& what);
 
 struct ListenAddress {

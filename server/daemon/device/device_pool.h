@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/base/unique_fd.h"
@@ -14,16 +15,18 @@ namespace libreyolo::daemon {
 
 class DevicePool;
 
-// Holds a device. The locks last until the lease and every copy of its descriptor (a worker holds
-// one) are gone.
+// Holds a device. The locks last until the lease and every copy of its descriptors (a worker and
+// its children hold them) are gone: also when the daemon dies, nobody measures beside a worker that
+// it left.
 class DeviceLease {
  public:
   ~DeviceLease();
   DeviceLease(const DeviceLease&) = delete;
   DeviceLease& operator=(const DeviceLease&) = delete;
   const std::string& device() const { return device_; }
-  // For the worker to inherit.
-  int fd() const { return device_lock_.get(); }
+  // For the worker to inherit, all of them: the device's lock keeps others off the device, the
+  // host's keeps a CPU job from measuring beside a GPU's and the other way round.
+  std::vector<int> fds() const { return {host_lock_.get(), device_lock_.get()}; }
 
  private:
   friend class DevicePool;

@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
+#include "server/daemon/jobs/active_job.h"
 #include "server/daemon/launch/process_launcher.h"
 
 namespace libreyolo::daemon {
@@ -46,36 +47,6 @@ absl::Status NoSuchJob(const std::string& id) {
 std::string SpecDigest(const v1::JobSpec& spec) { return Sha256Hex(spec.SerializeAsString()); }
 
 }  // namespace
-
-struct JobManager::Job {
-  JobRecord record;
-  job::JobSpec spec;
-  JobPlace place;
-  int64_t sequence = 0;
-  std::pair<int, std::string> told{-1, ""};  // queue position and reason that watchers know
-
-  std::unique_ptr<DeviceLease> lease;
-  std::unique_ptr<WorkerSession> worker;
-  worker_link::WorkerPlan plan;
-  std::string measurement_json;  // of the current trial, once it finished
-  bool hello = false;
-  bool finished = false;
-
-  int steps_running = 0;  // blocking steps on the executor
-  bool committing = false;
-  bool cancel_requested = false;
-  // Shared with a step on the executor, which may outlive an early end of the job.
-  std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
-  absl::Status error;
-
-  TaskRunner::TimerId heartbeat = 0;
-  TaskRunner::TimerId limit = 0;
-  TaskRunner::TimerId grace = 0;
-
-  const std::string& id() const { return record.job.id(); }
-  JobState state() const { return static_cast<JobState>(record.job.state()); }
-  bool stopping() const { return !error.ok() || cancel_requested; }
-};
 
 JobManager::JobManager(Deps deps, JobLimits limits) : deps_(std::move(deps)), limits_(limits) {}
 
@@ -165,7 +136,9 @@ absl::Status JobManager::Recover(const std::map<std::string, CommittedResult>& r
     if (spec.ok()) job.spec = *spec;
     job.place = {job.id(), job.spec.workspace, job.spec.project};
     jobs_.emplace(job.id(), std::move(owned));
-    KillLeftoverWorker(job.record.worker_pid, job.record.worker_start_ticks);
+    if (job.state() != JobState::kQueued) {
+      KillLeftoverProcesses(job.id(), job.record.worker_pid, job.record.worker_start_ticks);
+    }
     const auto committed = rolled_forward.find(job.id());
     if (committed != rolled_forward.end()) {
       // The commit is the decision; the daemon died before it could write the state down.
@@ -315,281 +288,6 @@ absl::Status JobManager::Watch(const std::string& id, int64_t after_sequence,
   return absl::OkStatus();
 }
 
-// ---- the queue
-
-void JobManager::StartQueued() {
-  // Starting a job may end it at once, which starts the next one: not while this loop runs.
-  if (starting_) return;
-  starting_ = true;
-  deps_.runner.CancelTimer(poll_timer_);
-  poll_timer_ = 0;
-  bool waits_for_others = false;
-  std::map<std::string, bool> blocked;  // devices whose first waiting job must stay the first
-  for (size_t i = 0; i < queue_.size() && !draining_;) {
-    Job& job = *FindActive(queue_[i]);
-    if (blocked[job.record.device] || blocked["cpu"] || (job.record.device == "cpu" && i > 0)) {
-      blocked[job.record.device] = true;
-      job.record.job.set_waiting_for(
-          absl::StrCat("its turn: ", i, i == 1 ? " job is" : " jobs are", " ahead"));
-      ++i;
-      continue;
-    }
-    absl::StatusOr<std::unique_ptr<DeviceLease>> lease =
-        deps_.devices.TryAcquire(job.record.device, job.id());
-    if (lease.ok()) {
-      queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(i));
-      Start(job, *std::move(lease));
-      continue;
-    }
-    if (!absl::IsUnavailable(lease.status())) {
-      queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(i));
-      Fail(job, lease.status());
-      continue;
-    }
-    blocked[job.record.device] = true;
-    job.record.job.set_waiting_for(std::string(lease.status().message()));
-    waits_for_others = true;
-    ++i;
-  }
-  starting_ = false;
-  UpdateQueue();
-  // A holder outside this daemon sends no word when it lets go.
-  if (waits_for_others && !draining_) {
-    poll_timer_ = deps_.runner.RunAfter(limits_.device_poll, [this] { StartQueued(); });
-  }
-}
-
-void JobManager::UpdateQueue() {
-  for (size_t i = 0; i < queue_.size(); ++i) {
-    Job& job = *FindActive(queue_[i]);
-    v1::Job& record = job.record.job;
-    const std::pair<int, std::string> standing(static_cast<int>(i), record.waiting_for());
-    if (job.told == standing) continue;
-    job.told = standing;
-    record.set_queue_position(standing.first);
-    PublishProgress(job);
-  }
-}
-
-void JobManager::Start(Job& job, std::unique_ptr<DeviceLease> lease) {
-  job.lease = std::move(lease);
-  job.record.job.clear_progress();
-  Move(job, JobState::kStarting);
-  job.limit = deps_.runner.RunAfter(absl::Seconds(job.spec.time_limit_s), [this, id = job.id()] {
-    if (Job* late = FindActive(id)) {
-      Fail(*late, MakeError(reason::kTimeLimit,
-                            absl::StrCat("the job did not end within its limit of ",
-                                         late->spec.time_limit_s, " s"),
-                            {"measure less: fewer --runs, --steps or --repeat"}));
-    }
-  });
-  ++job.steps_running;
-  deps_.executor.Submit([this, id = job.id(), place = job.place, spec = job.spec,
-                         device = job.record.device, cancelled = job.cancelled] {
-    const auto progress = [this, id](const std::string& stage, int64_t done, int64_t total) {
-      deps_.runner.Post([this, id, stage, done, total] {
-        if (Job* job = FindActive(id)) {
-          job->record.job.mutable_progress()->set_stage(stage);
-          job->record.job.mutable_progress()->set_done(done);
-          job->record.job.mutable_progress()->set_total(total);
-          PublishProgress(*job);
-        }
-      });
-    };
-    auto plan = deps_.steps.Prepare(place, spec, device, *cancelled, progress);
-    deps_.runner.Post([this, id, plan = std::move(plan)] { OnPrepared(id, plan); });
-  });
-}
-
-void JobManager::OnPrepared(const std::string& id, absl::StatusOr<worker_link::WorkerPlan> plan) {
-  Job* job = FindActive(id);
-  if (job == nullptr) return;
-  --job->steps_running;
-  if (!plan.ok()) return Fail(*job, plan.status());
-  if (job->stopping()) return EndIfStopped(*job);
-  job->plan = *std::move(plan);
-  LaunchTrial(*job);
-}
-
-// ---- trials
-
-void JobManager::LaunchTrial(Job& job) {
-  ++job.steps_running;
-  deps_.executor.Submit(
-      [this, id = job.id(), place = job.place, spec = job.spec, trial = job.record.job.trial()] {
-        auto folder = deps_.steps.MakeTrialFolder(place, spec, trial);
-        deps_.runner.Post([this, id, folder = std::move(folder)] { OnTrialFolder(id, folder); });
-      });
-}
-
-void JobManager::OnTrialFolder(const std::string& id, absl::StatusOr<std::string> folder) {
-  Job* job = FindActive(id);
-  if (job == nullptr) return;
-  --job->steps_running;
-  if (!folder.ok()) return Fail(*job, folder.status());
-  if (job->stopping()) return EndIfStopped(*job);
-  job->plan.trial = job->record.job.trial();
-  job->plan.staging_dir = *folder;
-  job->hello = false;
-  job->finished = false;
-  job->measurement_json.clear();
-
-  LaunchRequest request;
-  request.plan = job->plan;
-  request.log_path = deps_.log_path(id);
-  request.lease_fd = job->lease->fd();
-  if (job->spec.threads > 0)
-    request.environment.emplace_back("OMP_NUM_THREADS", absl::StrCat(job->spec.threads));
-  if (!job->spec.cuda_visible_devices.empty()) {
-    request.environment.emplace_back("CUDA_VISIBLE_DEVICES", job->spec.cuda_visible_devices);
-  }
-  WorkerEvents events;
-  events.on_message = [this, id](worker_link::WorkerMessage message) {
-    OnMessage(id, std::move(message));
-  };
-  events.on_protocol_error = [this, id](const absl::Status& status) {
-    if (Job* broken = FindActive(id))
-      Fail(*broken, MakeError(reason::kWorkerFailed, status.message()));
-  };
-  events.on_exit = [this, id](const WorkerExit& exit) { OnExit(id, exit); };
-  auto worker = deps_.launcher.Launch(request, std::move(events));
-  if (!worker.ok()) {
-    return Fail(
-        *job, MakeError(reason::kWorkerFailed,
-                        absl::StrCat("the worker cannot be started: ", worker.status().message())));
-  }
-  job->worker = *std::move(worker);
-  job->record.worker_pid = job->worker->pid();
-  job->record.worker_start_ticks = ProcessStartTicks(job->worker->pid());
-  Store(*job, nullptr);
-  ArmHeartbeat(*job);
-}
-
-void JobManager::ArmHeartbeat(Job& job) {
-  deps_.runner.CancelTimer(job.heartbeat);
-  job.heartbeat = deps_.runner.RunAfter(limits_.heartbeat, [this, id = job.id()] {
-    Job* silent = FindActive(id);
-    if (silent == nullptr || silent->worker == nullptr) return;
-    Fail(*silent,
-         MakeError(reason::kWorkerSilent,
-                   absl::StrCat("the worker said nothing for ",
-                                absl::FormatDuration(limits_.heartbeat), " and was killed"),
-                   {absl::StrCat("libreyolo jobs logs ", id)}));
-  });
-}
-
-void JobManager::OnMessage(const std::string& id, worker_link::WorkerMessage message) {
-  Job* job = FindActive(id);
-  if (job == nullptr || job->worker == nullptr) return;
-  ArmHeartbeat(*job);
-  if (const auto* hello = std::get_if<worker_link::Hello>(&message)) {
-    job->hello = true;
-    if (hello->build_id != deps_.build_id) {
-      Fail(*job, MakeError(reason::kWorkerMismatch,
-                           absl::StrCat("the worker is of build ", hello->build_id,
-                                        ", libreyolod of build ", deps_.build_id),
-                           {"install both from one build, and restart libreyolod"}));
-    }
-    return;
-  }
-  if (job->stopping()) return;
-  if (!job->hello) {
-    return Fail(*job, MakeError(reason::kWorkerMismatch, "the worker did not say its build",
-                                {"install both from one build, and restart libreyolod"}));
-  }
-  v1::JobProgress& progress = *job->record.job.mutable_progress();
-  if (const auto* stage = std::get_if<worker_link::StageBegan>(&message)) {
-    progress.Clear();
-    progress.set_stage(stage->detail);
-    const JobState next =
-        stage->stage == worker_link::WorkerStage::kWarmingUp   ? JobState::kWarmingUp
-        : stage->stage == worker_link::WorkerStage::kMeasuring ? JobState::kMeasuring
-                                                               : JobState::kStarting;
-    if (next == job->state() || !CanMove(job->state(), next)) return PublishProgress(*job);
-    Move(*job, next);
-    UpdateQuiet();
-  } else if (const auto* done = std::get_if<worker_link::Progress>(&message)) {
-    progress.set_stage(done->stage);
-    progress.set_done(done->done);
-    progress.set_total(done->total);
-    PublishProgress(*job);
-  } else if (auto* finished = std::get_if<worker_link::Finished>(&message)) {
-    job->finished = true;
-    job->measurement_json = std::move(finished->measurement_json);
-  } else if (const auto* failed = std::get_if<worker_link::Failed>(&message)) {
-    job->error = failed->status;  // the worker ends by itself; OnExit goes on
-    StopWorker(*job);
-  }
-}
-
-void JobManager::OnExit(const std::string& id, const WorkerExit& exit) {
-  Job* job = FindActive(id);
-  if (job == nullptr) return;
-  deps_.runner.CancelTimer(job->heartbeat);
-  deps_.runner.CancelTimer(job->grace);
-  job->worker.reset();
-  UpdateQuiet();
-  job->record.worker_pid = 0;
-  job->record.worker_start_ticks = 0;
-  if (job->stopping()) return EndIfStopped(*job);
-  if (!job->finished || exit.signal != 0 || exit.exit_code != 0) {
-    const bool quiet = exit.signal == 0 && exit.exit_code == 0;
-    std::string text = quiet ? std::string("the worker ended without a result")
-                             : absl::StrCat("the worker ended with ", Describe(exit));
-    if (!exit.last_log_line.empty()) absl::StrAppend(&text, ": ", exit.last_log_line);
-    return Fail(*job,
-                MakeError(reason::kWorkerCrashed, text, {absl::StrCat("libreyolo jobs logs ", id)},
-                          {{"signal", absl::StrCat(exit.signal)},
-                           {"exit_code", absl::StrCat(exit.exit_code)}}));
-  }
-  AnalyzeTrial(*job);
-}
-
-void JobManager::AnalyzeTrial(Job& job) {
-  job.record.job.clear_progress();
-  Move(job, JobState::kAnalyzing);
-  ++job.steps_running;
-  deps_.executor.Submit([this, id = job.id(), place = job.place, spec = job.spec,
-                         trial = job.record.job.trial(), measurement = job.measurement_json] {
-    const absl::Status status = deps_.steps.Analyze(place, spec, trial, measurement);
-    deps_.runner.Post([this, id, status] { OnAnalyzed(id, status); });
-  });
-}
-
-void JobManager::OnAnalyzed(const std::string& id, const absl::Status& status) {
-  Job* job = FindActive(id);
-  if (job == nullptr) return;
-  --job->steps_running;
-  if (!status.ok()) return Fail(*job, status);
-  if (job->stopping()) return EndIfStopped(*job);
-  const int next = job->record.job.trial() + 1;
-  if (next == job->record.job.trial_count()) return CommitJob(*job);
-  job->record.job.set_trial(next);
-  Move(*job, JobState::kStarting);
-  LaunchTrial(*job);
-}
-
-void JobManager::CommitJob(Job& job) {
-  job.committing = true;
-  ++job.steps_running;
-  deps_.executor.Submit([this, id = job.id(), place = job.place, spec = job.spec] {
-    auto result = deps_.steps.Commit(place, spec);
-    deps_.runner.Post([this, id, result = std::move(result)] { OnCommitted(id, result); });
-  });
-}
-
-void JobManager::OnCommitted(const std::string& id, absl::StatusOr<CommittedResult> result) {
-  Job* job = FindActive(id);
-  if (job == nullptr) return;
-  --job->steps_running;
-  job->committing = false;
-  if (!result.ok()) return Fail(*job, result.status());
-  job->record.job.set_profile(result->profile);
-  job->record.job.set_trace(result->trace);
-  for (const std::string& note : result->notes) job->record.job.add_notes(note);
-  Finish(*job, JobState::kSucceeded);
-}
-
 // ---- ends
 
 void JobManager::RequestCancel(Job& job) {
@@ -654,39 +352,6 @@ void JobManager::Finish(Job& job, JobState state) {
     deps_.runner.Post([this] { StartQueued(); });
   } else if (on_drained_ && !running) {
     deps_.runner.Post(std::exchange(on_drained_, nullptr));
-  }
-}
-
-// Readers give way while a worker measures; the steps of a job itself never do.
-void JobManager::UpdateQuiet() {
-  bool measuring = false;
-  for (const auto& [id, job] : jobs_) {
-    const bool at_work =
-        job->state() == JobState::kWarmingUp || job->state() == JobState::kMeasuring;
-    measuring = measuring || (at_work && job->worker != nullptr);
-  }
-  deps_.on_measuring(measuring);
-}
-
-void JobManager::Drain(std::function<void()> done) {
-  draining_ = true;
-  deps_.runner.CancelTimer(poll_timer_);
-  for (const auto& [id, job] : jobs_) {
-    if (job->state() != JobState::kQueued) {
-      on_drained_ = std::move(done);
-      return;
-    }
-  }
-  deps_.runner.Post(std::move(done));
-}
-
-void JobManager::CancelRunning() {
-  std::vector<std::string> running;
-  for (const auto& [id, job] : jobs_) {
-    if (job->state() != JobState::kQueued) running.push_back(id);
-  }
-  for (const std::string& id : running) {
-    if (Job* job = FindActive(id)) RequestCancel(*job);
   }
 }
 

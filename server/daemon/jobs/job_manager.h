@@ -5,7 +5,8 @@
 // Life of a job: Submit (QUEUED) -> a lease -> STARTING: Prepare on the executor, then a worker ->
 // WARMING_UP -> MEASURING -> the worker ends -> ANALYZING on the executor -> the next trial
 // (STARTING) or Commit -> SUCCEEDED. Anything else ends in FAILED or CANCELLED once all processes
-// of the job are gone. docs/life-of-a-job.md tells it whole.
+// of the job are gone. docs/life-of-a-job.md tells it whole. Requests, states and ends are in
+// job_manager.cc, the way to a worker in job_manager_queue.cc, trials in job_manager_trials.cc.
 #pragma once
 
 #include <atomic>

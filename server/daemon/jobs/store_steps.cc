@@ -24,18 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kTraceFile[] = "profile_trace.json";
-// From this size on a result mentions what its history takes.
-constexpr int64_t kHistoryMentionBytes = int64_t{5} << 30;
-
-int64_t FolderBytes(const std::string& path) {
-  int64_t total = 0;
-  std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(path, error)) {
-    if (entry.is_regular_file(error)) total += static_cast<int64_t>(entry.file_size(error));
-  }
-  return total;
-}
-
 absl::Status AsStoreError(const absl::Status& status) {
   return status.ok() ? status : MakeError(reason::kStoreFailed, status.message());
 }
@@ -169,15 +157,14 @@ absl::StatusOr<CommittedResult> StoreSteps::Commit(const JobPlace& place,
         WriteFile(absl::StrCat(StagingDir(project, place.job_id), "/", names.RepeatFile()),
                   analysis::WriteProfileJson(repeat))));
   }
-  LY_RETURN_IF_ERROR(profiles_.Commit(project, place.job_id, names));
-  const absl::Status listed =
-      index_.SetProfiles({place.workspace, place.project}, profiles_.Scan(project, place.project));
-  // Only a cache: the next start reads the files again.
-  if (!listed.ok())
-    LogError("profiles not listed", {{"job", place.job_id}, {"error", listed.message()}});
+  std::vector<std::string> changes;
+  const absl::Status committed = profiles_.Commit(project, place.job_id, names, &changes);
+  // Also after a failure: an earlier commit may have been completed.
+  ListChanges(place, project, changes);
+  LY_RETURN_IF_ERROR(committed);
   CommittedResult result = DescribeResult(place.project, names, spec.trace);
-  const int64_t history = FolderBytes(project + "/history");
-  if (history >= kHistoryMentionBytes) {
+  const int64_t history = HistoryBytes(place, project);
+  if (history >= history_mention_bytes_) {
     result.notes.push_back(absl::StrFormat("%s/history holds %.1f GiB of replaced results",
                                            place.project,
                                            static_cast<double>(history) / (int64_t{1} << 30)));
@@ -185,6 +172,35 @@ absl::StatusOr<CommittedResult> StoreSteps::Commit(const JobPlace& place,
   std::error_code ignored;
   fs::remove_all(layout_.InputDir(place.job_id), ignored);
   return result;
+}
+
+// The index is only a cache, which the next start brings up to date: an error here is no failure of
+// the job.
+void StoreSteps::ListChanges(const JobPlace& place, const std::string& project,
+                             const std::vector<std::string>& changes) {
+  std::vector<std::string> paths;
+  for (const std::string& change : changes) {
+    paths.push_back(absl::StrCat(place.project, "/", ProfilePathOf(change)));
+  }
+  const absl::Status listed = index_.UpdateProfiles(
+      {place.workspace, place.project}, paths, DescribePlaces(project, place.project, changes));
+  if (!listed.ok())
+    LogError("profiles not listed", {{"job", place.job_id}, {"error", listed.message()}});
+}
+
+// From the index, so that a commit costs the same however long the history is. What the index says
+// is looked up before it is mentioned: people delete folders.
+int64_t StoreSteps::HistoryBytes(const JobPlace& place, const std::string& project) {
+  const Index::Project key{place.workspace, place.project};
+  const int64_t known = index_.HistoryBytes(key).value_or(0);
+  if (known < history_mention_bytes_) return known;
+  const absl::Status listed = index_.SetProfiles(
+      key, profiles_.Scan(
+               project, place.project,
+               index_.ProjectProfiles(key).value_or(std::vector<profile::v1::ProfileInfo>())));
+  if (!listed.ok())
+    LogError("profiles not listed", {{"job", place.job_id}, {"error", listed.message()}});
+  return index_.HistoryBytes(key).value_or(0);
 }
 
 void StoreSteps::Discard(const JobPlace& place) {

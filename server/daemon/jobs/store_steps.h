@@ -11,8 +11,14 @@ namespace libreyolo::daemon {
 
 class StoreSteps : public JobSteps {
  public:
-  StoreSteps(const Layout& layout, ProfileStore& profiles, Index& index, const JobInputs& inputs)
-      : layout_(layout), profiles_(profiles), index_(index), inputs_(inputs) {}
+  // A result mentions what its project's history takes from `history_mention_bytes` on.
+  StoreSteps(const Layout& layout, ProfileStore& profiles, Index& index, const JobInputs& inputs,
+             int64_t history_mention_bytes = int64_t{5} << 30)
+      : layout_(layout),
+        profiles_(profiles),
+        index_(index),
+        inputs_(inputs),
+        history_mention_bytes_(history_mention_bytes) {}
 
   absl::StatusOr<worker_link::WorkerPlan> Prepare(const JobPlace& place, const job::JobSpec& spec,
                                                   const std::string& device,
@@ -26,10 +32,15 @@ class StoreSteps : public JobSteps {
   void Discard(const JobPlace& place) override;
 
  private:
+  void ListChanges(const JobPlace& place, const std::string& project,
+                   const std::vector<std::string>& changes);
+  int64_t HistoryBytes(const JobPlace& place, const std::string& project);
+
   const Layout& layout_;
   ProfileStore& profiles_;
   Index& index_;
   const JobInputs& inputs_;
+  const int64_t history_mention_bytes_;
 };
 
 // The names of a job's results.

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -28,7 +29,8 @@ namespace {
 
 using worker_link::FrameDecoder;
 
-constexpr int kLeaseFd = 4;
+constexpr int kFirstLeaseFd = 4;
+constexpr int64_t kMaxEnvironBytes = 4 << 20;
 constexpr absl::Duration kGroupPoll = absl::Milliseconds(20);
 
 // The only variables of the daemon that a worker sees: where programs and libraries are, nothing of
@@ -37,6 +39,10 @@ constexpr const char* kPassedThrough[] = {"PATH",         "HOME",         "LANG"
                                           "LC_ALL",       "TMPDIR",       "LD_LIBRARY_PATH",
                                           "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS"};
 
+// What all processes of a job have in their environment, however they came to be: by it a later
+// daemon finds those that this one left, also when the worker itself is gone.
+std::string JobMark(const std::string& job_id) { return absl::StrCat("LIBREYOLO_JOB=", job_id); }
+
 std::vector<std::string> BuildEnvironment(const LaunchRequest& request) {
   std::vector<std::string> out;
   for (const char* name : kPassedThrough) {
@@ -44,6 +50,7 @@ std::vector<std::string> BuildEnvironment(const LaunchRequest& request) {
   }
   for (const auto& [name, value] : request.environment)
     out.push_back(absl::StrCat(name, "=", value));
+  out.push_back(JobMark(request.plan.job_id));
   return out;
 }
 
@@ -59,8 +66,8 @@ absl::StatusOr<pid_t> Spawn(const std::string& path, const LaunchRequest& reques
   if (!log) return ErrnoStatus(errno, "open", request.log_path);
   const UniqueFd link = MoveHigh(UniqueFd(dup(link_fd)));
   const UniqueFd log_high = MoveHigh(std::move(log));
-  const UniqueFd lease =
-      request.lease_fd < 0 ? UniqueFd() : MoveHigh(UniqueFd(dup(request.lease_fd)));
+  std::vector<UniqueFd> leases;
+  for (int fd : request.lease_fds) leases.push_back(MoveHigh(UniqueFd(dup(fd))));
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -68,7 +75,10 @@ absl::StatusOr<pid_t> Spawn(const std::string& path, const LaunchRequest& reques
   posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, log_high.get(), 2);
   posix_spawn_file_actions_adddup2(&actions, link.get(), worker_link::kWorkerLinkFd);
-  if (lease) posix_spawn_file_actions_adddup2(&actions, lease.get(), kLeaseFd);
+  for (size_t i = 0; i < leases.size(); ++i) {
+    posix_spawn_file_actions_adddup2(&actions, leases[i].get(),
+                                     kFirstLeaseFd + static_cast<int>(i));
+  }
 
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -94,6 +104,14 @@ absl::StatusOr<pid_t> Spawn(const std::string& path, const LaunchRequest& reques
   posix_spawnattr_destroy(&attributes);
   if (error != 0) return ErrnoStatus(error, "start", path);
   return pid;
+}
+
+// Whether a list of texts that end in NUL holds `entry`.
+bool HasEntry(absl::string_view list, absl::string_view entry) {
+  for (absl::string_view item : absl::StrSplit(list, '\0')) {
+    if (item == entry) return true;
+  }
+  return false;
 }
 
 std::string LastLogLine(const std::string& path) {
@@ -279,10 +297,30 @@ int64_t ProcessStartTicks(int pid) {
   return ticks;
 }
 
-void KillLeftoverWorker(int pid, int64_t start_ticks) {
-  if (pid <= 1 || start_ticks == 0 || ProcessStartTicks(pid) != start_ticks) return;
-  LogWarning("killing a worker that an earlier daemon left", {{"pid", pid}});
-  kill(-pid, SIGKILL);
+void KillLeftoverProcesses(const std::string& job_id, int worker_pid, int64_t start_ticks) {
+  if (job_id.empty()) return;
+  const std::string mark = JobMark(job_id);
+  // A group's number is given to nobody else while it has a member, so one process that is surely
+  // the job's vouches for all of the group.
+  bool is_group =
+      worker_pid > 1 && start_ticks != 0 && ProcessStartTicks(worker_pid) == start_ticks;
+  bool is_any = is_group;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    int pid = 0;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid) || pid == getpid()) continue;
+    // Other users' processes do not show it, and are not ours.
+    const auto environment = ReadFile(entry.path().string() + "/environ", kMaxEnvironBytes);
+    if (!environment.ok() || !HasEntry(*environment, mark)) continue;
+    is_group = is_group || (worker_pid > 1 && getpgid(pid) == worker_pid);
+    kill(pid, SIGKILL);
+    is_any = true;
+  }
+  if (is_group) kill(-worker_pid, SIGKILL);
+  if (is_any) {
+    LogWarning("killed what an earlier daemon left of a job",
+               {{"job", job_id}, {"worker", worker_pid}});
+  }
 }
 
 }  // namespace libreyolo::daemon

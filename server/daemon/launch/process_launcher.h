@@ -27,7 +27,9 @@ class ProcessLauncher : public WorkerLauncher {
 // it names a process for good.
 int64_t ProcessStartTicks(int pid);
 
-// Kills the process group of a worker that an earlier daemon left, if it is still that one.
-void KillLeftoverWorker(int pid, int64_t start_ticks);
+// Kills what an earlier daemon left of a job: its worker and that one's group, and every process
+// of this user that bears the job's mark, also where the worker itself is gone or a child left its
+// group. They may take a moment to be gone; until then they hold the job's device.
+void KillLeftoverProcesses(const std::string& job_id, int worker_pid, int64_t start_ticks);
 
 }  // namespace libreyolo::daemon

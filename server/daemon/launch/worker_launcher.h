@@ -44,8 +44,8 @@ struct WorkerEvents {
 
 struct LaunchRequest {
   worker_link::WorkerPlan plan;
-  std::string log_path;  // stderr is appended here
-  int lease_fd = -1;     // kept open in the worker, so that the device stays locked while it lives
+  std::string log_path;        // stderr is appended here
+  std::vector<int> lease_fds;  // stay open in the worker: the device is locked while it lives
   std::vector<std::pair<std::string, std::string>>
       environment;  // added to the few variables that pass through
 };

@@ -223,6 +223,7 @@ grpc::ServerUnaryReactor* ProfileService::GetProfile(Context* context,
               absl::StrCat("\"", request->name(), "\" is no profile: ", info.status().message()),
               {"name a profile.json, a *_repeat.json or the folder that holds one"});
         }
+        DescribeTrials(path, *info);
         const std::string folder = std::filesystem::path(path).parent_path();
         for (v1::ProfileFile& file : *info->mutable_files()) {
           LY_ASSIGN_OR_RETURN(*file.mutable_digest(),

@@ -50,9 +50,7 @@ absl::StatusOr<std::string> Layout::WorkspaceRoot(const std::string& workspace) 
     return MakeError(reason::kArgumentInvalid, absl::StrCat("\"", name, "\" is no workspace name"),
                      {"names have up to 64 of a-z 0-9 . _ - and do not start with a dot"});
   }
-  const std::string root = absl::StrCat(config_.workspace_root, "/", name);
-  LY_RETURN_IF_ERROR(MakeDirectories(root));
-  return root;
+  return absl::StrCat(config_.workspace_root, "/", name);
 }
 
 absl::StatusOr<std::string> Layout::ResolveExisting(const std::string& workspace,
@@ -83,7 +81,9 @@ absl::Status Layout::CheckProjectWritable(const std::string& workspace,
   LY_ASSIGN_OR_RETURN(const std::string folder, ProjectDir(workspace, project));
   std::filesystem::path part(folder);
   struct stat info;
-  while (part.has_relative_path() && stat(part.c_str(), &info) != 0 && errno == ENOENT)
+  // Not through symlinks: a broken one is there, and keeps a folder of its name from being made.
+  while (part.has_relative_path() && lstat(part.c_str(), &info) != 0 &&
+         (errno == ENOENT || errno == ENOTDIR))
     part = part.parent_path();
   const auto refuse = [&](const std::string& why) {
     return MakeError(reason::kProjectNotWritable,
@@ -91,7 +91,11 @@ absl::Status Layout::CheckProjectWritable(const std::string& workspace,
                                   "\": ", part.string(), ": ", why),
                      {"choose another folder with --project", "make that folder writable"});
   };
-  if (stat(part.c_str(), &info) != 0) return refuse(strerror(errno));
+  if (stat(part.c_str(), &info) != 0) {
+    const int error = errno;
+    const bool link = lstat(part.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+    return refuse(link ? absl::StrCat("is a broken symlink: ", strerror(error)) : strerror(error));
+  }
   if (!S_ISDIR(info.st_mode)) return refuse("is not a folder");
   if (faccessat(AT_FDCWD, part.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
     return refuse(strerror(errno));

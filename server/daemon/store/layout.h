@@ -1,5 +1,5 @@
 // Where things are on disk, and that no path leaves its workspace. Paths in and out are plain text;
-// a method that makes a folder says so. Thread-safe.
+// nothing here makes a folder. Thread-safe.
 //
 //   <workspace>/<project>/{prof,infer}/        results          <project>/{prof,infer}_N/,
 //   *_repeat.json   of a repeat <workspace>/<project>/history/<job id>/    what they replaced
@@ -30,8 +30,8 @@ class Layout {
   LinkRule link_rule() const {
     return config_.local ? LinkRule::kOwnersMayLeave : LinkRule::kStayInside;
   }
-  // The folder of a workspace; "" is the default one. Made when a served store lacks it.
-  // ARGUMENT_INVALID for a bad name.
+  // The folder of a workspace; "" is the default one. A served store's need not exist: its first
+  // result makes it. ARGUMENT_INVALID for a bad name.
   absl::StatusOr<std::string> WorkspaceRoot(const std::string& workspace) const;
   // The absolute path of an existing file or folder below the workspace. NotFound; PATH_REFUSED for
   // what leads out of it (a served store follows no symlink out; a local daemon follows those of

@@ -21,6 +21,8 @@ namespace fs = std::filesystem;
 namespace v1 = ::libreyolo::profile::v1;
 
 constexpr int64_t kMaxProfileBytes = int64_t{64} << 20;
+// A message names at most so many; a foreign file may claim any number.
+constexpr int64_t kMaxTrials = 1000;
 
 std::string TextOf(const JsonValue& json, const char* key) {
   const JsonValue* value = json.Find(key);
@@ -121,6 +123,27 @@ absl::StatusOr<v1::ProfileInfo> DescribeProfile(const std::string& absolute,
   SetTime(status, info);
   SetFiles(absolute, info);
   return info;
+}
+
+void DescribeTrials(const std::string& absolute, v1::ProfileInfo& info) {
+  const fs::path path(absolute);
+  if (!IsRepeatFile(path.filename())) return;
+  const auto text = ReadFile(absolute, kMaxProfileBytes);
+  const auto json = text.ok() ? ParseJson(*text) : absl::StatusOr<JsonValue>(text.status());
+  const JsonValue* count = json.ok() ? json->Find("img_per_s_n") : nullptr;
+  if (count == nullptr || !count->is_int()) return;
+  info.set_trial_count(
+      static_cast<int32_t>(std::clamp<int64_t>(count->int_value(), 0, kMaxTrials)));
+  const ResultNames names{path.filename() == "profile_repeat.json" ? "prof" : "infer",
+                          std::max(info.trial_count(), 2)};
+  const std::string job = JobOf(absolute);
+  const fs::path shown = fs::path(info.path()).parent_path();
+  for (int i = 0; i < info.trial_count(); ++i) {
+    const std::string trial = path.parent_path() / names.Trial(i);
+    std::error_code error;
+    if (!fs::is_regular_file(trial + "/profile.json", error) || JobOf(trial) != job) continue;
+    info.add_trials((shown / ProfilePathOf(names.Trial(i))).string());
+  }
 }
 
 std::string ProfilePathOf(const std::string& entry) {

@@ -16,6 +16,10 @@ namespace libreyolo::daemon {
 absl::StatusOr<profile::v1::ProfileInfo> DescribeProfile(const std::string& absolute,
                                                          const std::string& shown);
 
+// Fills in `trials` and `trial_count` of a repeat's profile at `absolute`; nothing for another
+// profile. Only trials of the same result count: a later job may have put its own in their place.
+void DescribeTrials(const std::string& absolute, profile::v1::ProfileInfo& info);
+
 // The profile path of an entry of a project: "infer" -> "infer/profile.json"; a repeat file is one
 // itself.
 std::string ProfilePathOf(const std::string& entry);

@@ -164,7 +164,8 @@ class FakeProfileService : public v1::ProfileService::Service {
   std::map<std::string, std::string> files;  // name to content
   std::vector<int64_t> offsets;              // that downloads were asked for
   int failing_downloads = 0;                 // that many end with UNAVAILABLE after two chunks
-  std::string wrong_digest;                  // said in the last message instead of the right one
+  int64_t offset_error = 0;                  // added to the offsets that chunks claim
+  bool ends_early = false;                   // OK after two chunks
   size_t chunk_bytes = 10;
 
   grpc::Status FindMissingBlobs(grpc::ServerContext*, const v1::FindMissingBlobsRequest* request,
@@ -204,18 +205,22 @@ class FakeProfileService : public v1::ProfileService::Service {
     offsets.push_back(request->offset());
     const std::string& content = files[request->file()];
     size_t at = static_cast<size_t>(request->offset());
+    if (at > content.size()) {
+      return rpc::ToGrpcStatus(MakeError(reason::kArgumentOutOfRange, "past the file's end"));
+    }
     for (int chunks = 0;; ++chunks) {
       if (chunks == 2 && failing_downloads > 0) {
         --failing_downloads;
         return grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
       }
+      if (chunks == 2 && ends_early) return grpc::Status::OK;
       v1::DownloadChunk chunk;
-      chunk.set_offset(static_cast<int64_t>(at));
+      chunk.set_offset(static_cast<int64_t>(at) + offset_error);
       chunk.set_data(content.substr(at, chunk_bytes));
       chunk.set_total_bytes(static_cast<int64_t>(content.size()));
       at += chunk.data().size();
       const bool last = at >= content.size();
-      if (last) chunk.set_digest(wrong_digest.empty() ? Sha256Hex(content) : wrong_digest);
+      if (last) chunk.set_digest(Sha256Hex(content));
       writer->Write(chunk);
       if (last) return grpc::Status::OK;
     }
