@@ -12,8 +12,12 @@ if(LIBREYOLO_WORKER)
   install(PROGRAMS ${LIBREYOLO_TORCH_ROOT}/nvidia/cu13/lib/libcupti.so.13
     ${LIBREYOLO_TORCH_ROOT}/nvidia/cu13/lib/libcudart.so.13
     DESTINATION ${_runtime}/nvidia/cu13/lib)
-  # LibTorch's own licence and notices travel with its libraries.
-  file(GLOB _licenses ${LIBREYOLO_TORCH_ROOT}/torch-*.dist-info/licenses)
-  install(DIRECTORY ${_licenses}/ DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libreyolod/libtorch)
+  # The libraries' own licences and notices travel with them.
+  file(GLOB _licenses RELATIVE ${LIBREYOLO_TORCH_ROOT} ${LIBREYOLO_TORCH_ROOT}/*.dist-info/licenses)
+  foreach(_folder ${_licenses})
+    string(REGEX REPLACE "-[^/]*/licenses$" "" _wheel ${_folder})
+    install(DIRECTORY ${LIBREYOLO_TORCH_ROOT}/${_folder}/
+      DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libreyolod/licenses/${_wheel})
+  endforeach()
 endif()
 install(FILES LICENSE THIRD_PARTY.md README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libreyolod)

@@ -20,12 +20,17 @@ python3 -m pip download --quiet --no-deps --only-binary=:all: --require-hashes -
   --implementation cp --abi cp311 --abi none \
   --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 \
   --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
-  -r "$root/scripts/libtorch_wheels.txt" -d "$work/wheels"
+  -r "$root/scripts/libtorch_wheels.txt" -d "$work/wheels" || {
+  echo "error: LibTorch's wheels could not be fetched" >&2
+  echo "hint:  this needs a network, or pip's own settings (PIP_INDEX_URL, PIP_FIND_LINKS) for a mirror" >&2
+  exit 1
+}
 mkdir "$work/tree"
 unzip -q "$work"/wheels/torch-*.whl 'torch/include/*' torch/lib/libtorch_cpu.so torch/lib/libc10.so \
   'torch/lib/libgomp*' 'torch-*.dist-info/licenses/*' -d "$work/tree"
-unzip -q "$work"/wheels/nvidia_cuda_cupti-*.whl 'nvidia/cu13/include/*' 'nvidia/cu13/lib/libcupti.so.*' -d "$work/tree"
-unzip -q "$work"/wheels/nvidia_cuda_runtime-*.whl 'nvidia/cu13/include/*' 'nvidia/cu13/lib/libcudart.so.*' -d "$work/tree"
+for wheel in "$work"/wheels/nvidia_cuda_{cupti,runtime}-*.whl; do
+  unzip -q "$wheel" 'nvidia/cu13/include/*' 'nvidia/cu13/lib/lib*.so.*' '*/licenses/*' -d "$work/tree"
+done
 echo "$want" >"$work/tree/.complete"
 rm -rf "$target"
 mv "$work/tree" "$target"

@@ -70,6 +70,13 @@ class SmokeTest(unittest.TestCase):
     def test_daemon_memory(self):
         self.run_script("bench_daemon_memory.py")
 
+    def test_tracing_overhead(self):
+        if not (bench_util.bin_dir() / "libreyolo-worker").exists():
+            self.skipTest("libreyolo-worker is not built")
+        if not bench_util.ROOT.parent.joinpath("shared").is_dir():
+            self.skipTest("no shared fixtures beside the checkout")
+        self.run_script("bench_tracing_overhead.py")
+
     def test_loader(self):
         self.run_script("bench_loader_vs_peer.py", "--peer", self.find_peer())
 
