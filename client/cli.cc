@@ -50,6 +50,8 @@ absl::StatusOr<int> RunCommand(const Context& context) {
       return RunCompare(context);
     case CommandId::kProfileWhatIf:
       return RunWhatIf(context);
+    case CommandId::kProfileTimeline:
+      return RunTimeline(context);
     case CommandId::kProfileList:
       return RunProfileList(context);
     case CommandId::kProfileFetch:

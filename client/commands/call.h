@@ -11,18 +11,22 @@
 
 namespace libreyolo::client {
 
-template <typename Stub, typename Request, typename Response>
-absl::Status Call(Stub& stub,
-                  grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                  const Request& request, Response& response) {
-  grpc::ClientContext context;
-  const grpc::Status status = (stub.*method)(&context, request, &response);
+// How a call ended.
+inline absl::Status StatusOfCall(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty()) {
     return MakeError(
         reason::kServerUnreachable,
         absl::StrCat("the connection to the server was lost: ", status.error_message()));
   }
   return rpc::FromGrpcStatus(status);
+}
+
+template <typename Stub, typename Request, typename Response>
+absl::Status Call(Stub& stub,
+                  grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                  const Request& request, Response& response) {
+  grpc::ClientContext context;
+  return StatusOfCall((stub.*method)(&context, request, &response));
 }
 
 }  // namespace libreyolo::client

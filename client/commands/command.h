@@ -56,6 +56,7 @@ absl::StatusOr<int> RunKernels(const Context& context);
 absl::StatusOr<int> RunOps(const Context& context);
 absl::StatusOr<int> RunCompare(const Context& context);
 absl::StatusOr<int> RunWhatIf(const Context& context);
+absl::StatusOr<int> RunTimeline(const Context& context);
 absl::StatusOr<int> RunProfileList(const Context& context);
 absl::StatusOr<int> RunProfileFetch(const Context& context);
 absl::StatusOr<int> RunJobsList(const Context& context);

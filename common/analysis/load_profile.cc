@@ -112,7 +112,11 @@ absl::StatusOr<Profile> Load(const Open& open, const Summary& sibling_summary,
   LY_ASSIGN_OR_RETURN(std::unique_ptr<trace::ByteSource> source, open());
   absl::StatusOr<trace::RecordedTrace> trace =
       trace::ReadTraceFrom(std::move(source), options.limits);
-  if (trace.ok()) return ProfileOfTrace(*trace, sibling_summary(), options);
+  if (trace.ok()) {
+    absl::StatusOr<Profile> profile = ProfileOfTrace(*trace, sibling_summary(), options);
+    if (profile.ok() && options.keep_trace != nullptr) *options.keep_trace = *std::move(trace);
+    return profile;
+  }
   if (!HasReason(trace.status(), reason::kTraceEmpty)) return trace.status();
   // A profile whose members were put into another order does not begin like one.
   LY_ASSIGN_OR_RETURN(source, open());

@@ -19,6 +19,8 @@ struct LoadOptions {
   // What the trace is called in the profile that is built from it (its `trace`), and whose file
   // name tells whether a profile_summary.json belongs to it. Empty: the path.
   std::string shown_name;
+  // Where the records go when it is a trace that was read; null: they are let go.
+  std::optional<trace::RecordedTrace>* keep_trace = nullptr;
 };
 
 // A trace's profile_summary.json is looked for beside it.

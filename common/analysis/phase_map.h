@@ -29,13 +29,15 @@ class PhaseMap {
   };
   std::vector<Wall> WallBetween(int64_t start_ns, int64_t end_ns) const;
 
- private:
   struct Span {
     int64_t start_ns;
     int64_t end_ns;
-    int phase;
+    int phase;  // index into names()
   };
+  // Disjoint, by start: the innermost phase at each time that has one.
+  const std::vector<Span>& segments() const { return segments_; }
 
+ private:
   int PhaseIndex(const std::string& name);
   void Flatten();
 

@@ -4,6 +4,8 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -132,6 +134,17 @@ absl::StatusOr<std::shared_ptr<const analysis::Profile>> ProfileReader::Load(
   options.window = window;
   options.limits = limits_;
   options.shown_name = typed;
+  LY_ASSIGN_OR_RETURN(analysis::Profile loaded, LoadFresh(ref, path, options));
+  auto profile = std::make_shared<const analysis::Profile>(std::move(loaded));
+  const std::lock_guard<std::mutex> lock(mu_);
+  cache_.push_front({key, profile});
+  if (cache_.size() > kCacheEntries) cache_.pop_back();
+  return profile;
+}
+
+absl::StatusOr<analysis::Profile> ProfileReader::LoadFresh(const v1::TraceRef& ref,
+                                                           const std::string& path,
+                                                           const analysis::LoadOptions& options) {
   absl::StatusOr<analysis::Profile> loaded;
   if (!ref.sibling_summary_digest().empty() && blobs_.Has(ref.sibling_summary_digest())) {
     LY_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
@@ -141,15 +154,52 @@ absl::StatusOr<std::shared_ptr<const analysis::Profile>> ProfileReader::Load(
   } else {
     loaded = analysis::LoadProfile(path, options);
   }
-  if (!loaded.ok()) {
-    if (!absl::IsNotFound(loaded.status())) return loaded.status();
-    return NotFound(typed);
+  if (!loaded.ok() && absl::IsNotFound(loaded.status())) return NotFound(options.shown_name);
+  return loaded;
+}
+
+std::string ProfileReader::TraceBeside(const v1::TraceRef& ref, const std::string& profile_path,
+                                       const analysis::Profile& profile) {
+  namespace fs = std::filesystem;
+  if (ref.ref_case() == v1::TraceRef::kBlobDigest) return "";  // uploaded alone
+  std::vector<std::string> names = {"profile_trace.json", "profile_trace.json.gz"};
+  if (profile.trace.has_value()) {
+    const std::string named = fs::path(*profile.trace).filename().string();
+    if (!named.empty()) names.insert(names.begin(), named);
   }
-  auto profile = std::make_shared<const analysis::Profile>(*std::move(loaded));
-  const std::lock_guard<std::mutex> lock(mu_);
-  cache_.push_front({key, profile});
-  if (cache_.size() > kCacheEntries) cache_.pop_back();
-  return profile;
+  const fs::path folder = fs::path(profile_path).parent_path();
+  for (const std::string& name : names) {
+    const fs::path path = folder / name;
+    // A link could lead out of the workspace; only the folder was checked for that.
+    struct stat info;
+    if (path == profile_path || lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    return path.string();
+  }
+  return "";
+}
+
+absl::StatusOr<ProfileReader::WithTrace> ProfileReader::LoadWithTrace(const v1::TraceRef& ref,
+                                                                      const Caller& caller) {
+  LY_ASSIGN_OR_RETURN(const std::string path, FindPath(ref, caller));
+  WithTrace out;
+  analysis::LoadOptions options;
+  if (!ref.window().empty()) {
+    LY_ASSIGN_OR_RETURN(options.window, analysis::ParseWindowRange(ref.window()));
+  }
+  options.limits = limits_;
+  options.shown_name = ref.typed().empty() ? path : ref.typed();
+  options.keep_trace = &out.trace;
+  LY_ASSIGN_OR_RETURN(out.profile, LoadFresh(ref, path, options));
+  if (out.trace.has_value()) return out;
+  const std::string beside = TraceBeside(ref, path, out.profile);
+  if (beside.empty()) {
+    out.notes.push_back(
+        absl::StrCat("\"", options.shown_name,
+                     "\" is a profile without a trace beside it, so there are no events to draw"));
+    return out;
+  }
+  LY_ASSIGN_OR_RETURN(out.trace, trace::ReadTrace(beside, limits_));
+  return out;
 }
 
 }  // namespace libreyolo::daemon

@@ -29,6 +29,15 @@ class ProfileReader {
   // Errors of every reader; see profiler.proto.
   absl::StatusOr<std::shared_ptr<const analysis::Profile>> Load(const profile::v1::TraceRef& ref,
                                                                 const Caller& caller);
+  // A profile with the events it was made of.
+  struct WithTrace {
+    analysis::Profile profile;
+    std::optional<trace::RecordedTrace> trace;  // none: a profile without a trace beside it
+    std::vector<std::string> notes;             // why there is none, for people
+  };
+  // The same with the trace: what was named, or what lies beside the profile that was. Not from the
+  // cache, which holds no events.
+  absl::StatusOr<WithTrace> LoadWithTrace(const profile::v1::TraceRef& ref, const Caller& caller);
   // A job id, or a path in the workspace of a profile, a trace, or the folder that holds a profile
   // -> absolute path.
   // `*shown` is the path in the workspace. PROFILE_NOT_FOUND, JOB_NOT_FINISHED, PATH_REFUSED.
@@ -42,6 +51,12 @@ class ProfileReader {
   };
   std::string NewestPlace(const profile::v1::Job& job, const std::string& workspace) const;
   absl::StatusOr<std::string> FindPath(const profile::v1::TraceRef& ref, const Caller& caller);
+  absl::StatusOr<analysis::Profile> LoadFresh(const profile::v1::TraceRef& ref,
+                                              const std::string& path,
+                                              const analysis::LoadOptions& options);
+  // The trace that a profile's folder holds: absolute path, or empty.
+  std::string TraceBeside(const profile::v1::TraceRef& ref, const std::string& profile_path,
+                          const analysis::Profile& profile);
 
   const Layout& layout_;
   const BlobStore& blobs_;

@@ -42,6 +42,8 @@ class ProfileService final : public profile::v1::ProfileService::CallbackService
                                     profile::v1::CompareReport* response) override;
   grpc::ServerUnaryReactor* WhatIf(Context* context, const profile::v1::WhatIfRequest* request,
                                    profile::v1::WhatIfReport* response) override;
+  grpc::ServerWriteReactor<profile::v1::TimelineChunk>* ExportTimeline(
+      Context* context, const profile::v1::ExportTimelineRequest* request) override;
   grpc::ServerUnaryReactor* ListProfiles(Context* context,
                                          const profile::v1::ListProfilesRequest* request,
                                          profile::v1::ListProfilesResponse* response) override;
