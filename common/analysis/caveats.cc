@@ -97,6 +97,12 @@ void Collector::AddReading(const trace::ReadCounts& counts) {
 
 void Collector::AddFigures(const TraceFigures& figures) {
   const Completeness& c = figures.completeness;
+  if (figures.process_count > 1) {
+    Add(Severity::kInfo, "SEVERAL_PROCESSES",
+        absl::StrCat("the trace holds ", figures.process_count,
+                     " processes: steps and wall times are those of process ", figures.main_process,
+                     ", kernels, launches and operations per step are of all together"));
+  }
   if (figures.markers_in_trace == 0) {
     Add(Severity::kInfo, "NO_STEP_MARKERS",
         "the trace has no step markers (ProfilerStep#N): figures per step are absent, shares are "

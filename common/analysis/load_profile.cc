@@ -95,10 +95,18 @@ absl::StatusOr<Profile> ProfileOfTrace(const trace::RecordedTrace& trace,
   return profile;
 }
 
+// The error with the name of the file that it is about.
+absl::Status Named(const absl::Status& status, const std::string& name) {
+  ErrorDetail detail = GetErrorDetail(status);
+  if (name.empty() || !absl::StartsWith(detail.reason, "TRACE_")) return status;
+  detail.message = absl::StrCat(name, ": ", detail.message);
+  return MakeErrorFromDetail(status.code(), detail);
+}
+
 // `open` gives the bytes from their start, each time it is called.
 template <typename Open, typename Summary>
-absl::StatusOr<Profile> Load(const Open& open, const Summary& sibling_summary,
-                             const LoadOptions& options) {
+absl::StatusOr<Profile> LoadUnnamed(const Open& open, const Summary& sibling_summary,
+                                    const LoadOptions& options) {
   std::string head;
   {
     LY_ASSIGN_OR_RETURN(std::unique_ptr<trace::ByteSource> source, open());
@@ -130,6 +138,14 @@ absl::StatusOr<Profile> Load(const Open& open, const Summary& sibling_summary,
     return trace.status();
   }
   return ProfileFromText(text, options);
+}
+
+template <typename Open, typename Summary>
+absl::StatusOr<Profile> Load(const Open& open, const Summary& sibling_summary,
+                             const LoadOptions& options) {
+  absl::StatusOr<Profile> profile = LoadUnnamed(open, sibling_summary, options);
+  if (!profile.ok()) return Named(profile.status(), options.shown_name);
+  return profile;
 }
 
 }  // namespace

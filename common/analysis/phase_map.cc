@@ -49,7 +49,15 @@ int PhaseOrder(const std::string& name) {
   return static_cast<int>(kPhaseOrder.size());
 }
 
-PhaseMap::PhaseMap(const trace::RecordedTrace& trace) {
+PhaseMap::PhaseMap(const trace::RecordedTrace& trace)
+    : PhaseMap(trace, [](trace::ThreadId) { return true; }) {}
+
+PhaseMap::PhaseMap(const trace::RecordedTrace& trace, const Processes& processes, uint32_t process)
+    : PhaseMap(trace,
+               [&](trace::ThreadId thread) { return processes.OfThread(thread) == process; }) {}
+
+PhaseMap::PhaseMap(const trace::RecordedTrace& trace,
+                   absl::FunctionRef<bool(trace::ThreadId)> has_thread) {
   struct Candidate {
     Span span;
     Source source;
@@ -59,7 +67,7 @@ PhaseMap::PhaseMap(const trace::RecordedTrace& trace) {
   bool has_step = false;
   bool has_step_dataload = false;
   for (const trace::Annotation& annotation : trace.annotations) {
-    if (annotation.on_gpu) continue;
+    if (annotation.on_gpu || !has_thread(annotation.thread)) continue;
     std::string phase;
     const Source source = SourceOf(trace.Name(annotation.name), &phase);
     if (source == Source::kNone) continue;

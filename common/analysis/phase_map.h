@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "common/analysis/processes.h"
 #include "common/trace/recorded_trace.h"
 
 namespace libreyolo::analysis {
@@ -17,6 +19,8 @@ class PhaseMap {
   static constexpr int kUnphased = -1;
 
   explicit PhaseMap(const trace::RecordedTrace& trace);
+  // Of one process of a merged trace.
+  PhaseMap(const trace::RecordedTrace& trace, const Processes& processes, uint32_t process);
 
   // The index into names(), or kUnphased. Fast for times that mostly grow.
   int Find(int64_t time_ns) const;
@@ -38,13 +42,14 @@ class PhaseMap {
   const std::vector<Span>& segments() const { return segments_; }
 
  private:
+  PhaseMap(const trace::RecordedTrace& trace, absl::FunctionRef<bool(trace::ThreadId)> has_thread);
   int PhaseIndex(const std::string& name);
   void Flatten();
 
   std::vector<std::string> names_;
-  std::vector<Span> spans_;     // as annotated, by start
-  std::vector<Span> segments_;  // disjoint, by start
-  mutable size_t hint_ = 0;     // the segment found last
+  std::vector<Span> spans_;  // as annotated, by start
+  std::vector<Span> segments_;
+  mutable size_t hint_ = 0;  // the segment found last
 };
 
 // Where phases stand in a step; those of unknown names come last.

@@ -44,7 +44,11 @@ struct BlockResult {
   Outcome outcome = Outcome::kWhole;
   size_t offset = 0;  // into the block
   std::string message;
+  bool syntax =
+      false;  // the JSON parser's word: its offset may be no better than the block's start
 };
+
+struct RawEvent;  // raw_event.h
 
 class EventParser {
  public:
@@ -73,7 +77,6 @@ class EventParser {
 
  private:
   struct Simdjson;
-  struct RawEvent;
 
   BlockResult Run(char* text, size_t size, EventLists& out);
   const char* AddEvent(const RawEvent& event, EventLists& out);
@@ -91,16 +94,9 @@ class EventParser {
     ThreadId id = 0;
     bool used = false;
   };
-  RecentThread recent_[2];
-  int next_recent_ = 0;
+  static constexpr size_t kRecentThreads = 4;  // host, autograd, two streams
+  RecentThread recent_[kRecentThreads];
+  size_t next_recent_ = 0;
 };
-
-// Replaces raw control characters inside strings by spaces and invalid UTF-8 by "?", both in place;
-// returns how many bytes. `text` starts outside of strings.
-int64_t CleanText(char* text, size_t size);
-
-// A number of microseconds as written in JSON, exactly as nanoseconds (halves of a nanosecond away
-// from zero). False when it is no finite number or beyond 64 bits.
-bool ParseMicroseconds(absl::string_view token, int64_t& nanoseconds);
 
 }  // namespace libreyolo::trace

@@ -175,21 +175,24 @@ void ParallelParser::Merge(Job& job, EventParser& parser, EventLists& lists) {
     id =
         Translate(worker.name_ids, id, [&] { return parser.names().Intern(worker.raw_names[id]); });
   };
-  const auto thread = [&](ThreadId& id) {
+  const auto id_of_thread = [&](ThreadId& id) {
     id = Translate(worker.thread_ids, id, [&] {
       return parser.InternThread(worker.threads[id].pid, worker.threads[id].tid);
     });
   };
   const auto both = [&](auto& record) {
     name(record.name);
-    thread(record.thread);
+    id_of_thread(record.thread);
   };
   Append(job.lists.ops, lists.ops, both);
   Append(job.lists.calls, lists.calls, both);
   Append(job.lists.annotations, lists.annotations, both);
-  const auto name_only = [&](auto& record) { name(record.name); };
-  Append(job.lists.kernels, lists.kernels, name_only);
-  Append(job.lists.copies, lists.copies, name_only);
+  const auto name_and_row = [&](auto& record) {
+    name(record.name);
+    id_of_thread(record.row);
+  };
+  Append(job.lists.kernels, lists.kernels, name_and_row);
+  Append(job.lists.copies, lists.copies, name_and_row);
   AddCounts(job.lists.counts, lists.counts);
   parser.AddRowNames(std::move(job.row_names));
 }

@@ -33,8 +33,9 @@ struct KernelRecord {
   int64_t duration_ns;
   int64_t correlation;  // the call that launched it; several kernels of a graph share one
   NameId name;
-  int32_t device;
+  int32_t device;  // one number for each device of each process
   int32_t stream;
+  ThreadId row;   // where the trace draws it
   bool in_graph;  // the event names a graph node
 };
 
@@ -46,6 +47,7 @@ struct CopyRecord {
   NameId name;
   int32_t device;
   int32_t stream;
+  ThreadId row;
   bool is_memset;
 };
 

@@ -11,10 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
+#include "common/trace/block_text.h"
 #include "common/trace/byte_source.h"
 #include "common/trace/event_parser.h"
 #include "common/trace/parallel_parser.h"
 #include "common/trace/text_buffer.h"
+#include "common/trace/trace_parts.h"
 
 namespace libreyolo::trace {
 namespace {
@@ -24,54 +26,13 @@ absl::Status Unparsable(absl::string_view message, int64_t offset) {
                    {{"byte_offset", absl::StrCat(offset)}});
 }
 
-// Where in `text` the last event of a block ends that begins at its start: behind a "}" which is
-// followed by a comma and a "{". Only a guess, as strings and arguments may hold the same; the
-// block's parse shows whether it was right. 0 when there is none.
-size_t GuessCut(absl::string_view text) {
-  const auto skip_back = [&](size_t i) {
-    while (i > 0 && (text[i - 1] == ' ' || text[i - 1] == '\n' || text[i - 1] == '\r' ||
-                     text[i - 1] == '\t')) {
-      --i;
-    }
-    return i;
-  };
-  size_t end = text.size();
-  while (end > 0) {
-    const void* found = memrchr(text.data(), '{', end);
-    if (found == nullptr) return 0;
-    end = static_cast<size_t>(static_cast<const char*>(found) - text.data());
-    size_t i = skip_back(end);
-    if (i == 0 || text[i - 1] != ',') continue;
-    i = skip_back(i - 1);
-    if (i > 0 && text[i - 1] == '}') return i;
+// The fault that ended the parse of `block`, which stands at `offset` of the trace.
+absl::Status FaultIn(absl::string_view block, const BlockResult& result, int64_t offset) {
+  const TextFault fault = FindTextFault(block);
+  if (!fault.message.empty() && (result.syntax || fault.offset < result.offset)) {
+    return Unparsable(fault.message, offset + static_cast<int64_t>(fault.offset));
   }
-  return 0;
-}
-
-// The same, exactly: brackets are counted and strings passed over.
-size_t ExactCut(absl::string_view text) {
-  size_t cut = 0;
-  int64_t depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-      }
-      continue;
-    }
-    if (c == '"') in_string = true;
-    if (c == '{' || c == '[') ++depth;
-    if (c == '}' || c == ']') {
-      --depth;
-      if (depth == 0) cut = i + 1;
-      if (depth < 0) break;  // the list's end
-    }
-  }
-  return cut;
+  return Unparsable(result.message, offset + static_cast<int64_t>(result.offset));
 }
 
 class Reader {
@@ -86,7 +47,6 @@ class Reader {
   absl::Status ReadMembers();
   absl::StatusOr<std::string> ReadKey();
   absl::StatusOr<absl::string_view> ReadValue();
-  absl::Status AddHeader(const std::string& key, absl::string_view value);
   absl::Status ReadEvents();
   // Parses one block; true when the list of events has ended.
   absl::StatusOr<bool> ReadBlock();
@@ -94,6 +54,7 @@ class Reader {
   void ReserveRecords();
   absl::Status CheckEventCount() const;
   absl::StatusOr<BlockResult> ParseBlock(absl::string_view& block);
+  absl::Status NoEventEnds(const BlockResult& result) const;
   absl::StatusOr<char> Next();  // the next character that is no space; not taken
   absl::Status Expect(char c, absl::string_view where);
   absl::Status Finish();
@@ -142,6 +103,13 @@ absl::Status Reader::Expect(char c, absl::string_view where) {
 
 absl::Status Reader::ReadDocument() {
   LY_RETURN_IF_ERROR(buffer_.Fill(3));
+  const absl::string_view head = buffer_.text().substr(0, 2);
+  if (head == "\xFF\xFE" || head == "\xFE\xFF" ||
+      (head.size() == 2 && (head[0] == '\0') != (head[1] == '\0'))) {
+    return MakeError(reason::kTraceUnparsable,
+                     "not a trace: the text is UTF-16 from its first byte, at byte 0",
+                     {"convert it: iconv -f UTF-16 -t UTF-8"}, {{"byte_offset", "0"}});
+  }
   if (absl::StartsWith(buffer_.text(), "\xEF\xBB\xBF")) {
     buffer_.Take(3);
     lists_.counts.byte_order_mark = true;
@@ -187,7 +155,8 @@ absl::Status Reader::ReadMembers() {
       LY_RETURN_IF_ERROR(ReadEvents());
     } else {
       LY_ASSIGN_OR_RETURN(const absl::string_view value, ReadValue());
-      LY_RETURN_IF_ERROR(AddHeader(key, value));
+      LY_RETURN_IF_ERROR(
+          AddHeaderMember(key, value, limits_.max_value_bytes, buffer_.offset(), trace_));
       buffer_.Take(value.size());
     }
     LY_ASSIGN_OR_RETURN(next, Next());
@@ -251,61 +220,6 @@ absl::StatusOr<absl::string_view> Reader::ReadValue() {
       return Unparsable("the trace ends inside a value that begins", buffer_.offset());
     }
   }
-}
-
-int64_t IntMember(const JsonValue& object, absl::string_view key, int64_t missing) {
-  const JsonValue* member = object.Find(key);
-  return member != nullptr && member->is_number() ? static_cast<int64_t>(member->number())
-                                                  : missing;
-}
-
-void AddDevices(const JsonValue& list, RecordedTrace& trace) {
-  if (!list.is_array()) return;
-  trace.has_device_properties = true;
-  for (const JsonValue& item : list.array()) {
-    DeviceProperties device;
-    device.id = IntMember(item, "id", 0);
-    const JsonValue* name = item.Find("name");
-    if (name != nullptr && name->is_string()) device.name = name->string_value();
-    device.memory_bytes = IntMember(item, "totalGlobalMem", 0);
-    device.sm_count = IntMember(item, "numSms", 0);
-    device.compute_major = IntMember(item, "computeMajor", 0);
-    device.compute_minor = IntMember(item, "computeMinor", 0);
-    trace.devices.push_back(std::move(device));
-  }
-}
-
-absl::Status Reader::AddHeader(const std::string& key, absl::string_view value) {
-  const bool ours = key == "libreyolo";
-  const bool messages = key == "ERROR" || key == "WARNING";
-  if (!ours && !messages && key != "deviceProperties" && key != "distributedInfo") {
-    return absl::OkStatus();
-  }
-  JsonLimits limits;
-  limits.max_bytes = limits_.max_value_bytes;
-  absl::StatusOr<JsonValue> json = ParseJson(value, limits);
-  if (!json.ok()) {
-    // The header is for information only, except for what we wrote ourselves.
-    if (!ours) return absl::OkStatus();
-    return Unparsable(absl::StrCat("the member \"libreyolo\" cannot be read (",
-                                   std::string(json.status().message()), "); it begins"),
-                      buffer_.offset());
-  }
-  if (ours) {
-    trace_.libreyolo = *std::move(json);
-  } else if (key == "deviceProperties") {
-    AddDevices(*json, trace_);
-  } else if (key == "distributedInfo") {
-    trace_.rank = IntMember(*json, "rank", -1);
-    trace_.world_size = IntMember(*json, "world_size", 0);
-  } else if (json->is_array()) {
-    for (const JsonValue& item : json->array()) {
-      if (item.is_string()) trace_.profiler_messages.push_back(item.string_value());
-    }
-  } else if (json->is_string()) {
-    trace_.profiler_messages.push_back(json->string_value());
-  }
-  return absl::OkStatus();
 }
 
 // Parses `block`, a prefix of the buffer's text that ends at a guessed cut; mends its text where
@@ -415,14 +329,7 @@ absl::StatusOr<bool> Reader::ReadBlock() {
     LY_ASSIGN_OR_RETURN(result, ParseBlock(block));
   }
   if (block.empty()) {  // no event ends in it: one is larger than the block, or is damaged
-    if (static_cast<int64_t>(wanted_) > limits_.max_value_bytes) {
-      if (result.outcome == BlockResult::Outcome::kFault) {
-        return Unparsable(result.message, offset + static_cast<int64_t>(result.offset));
-      }
-      return MakeError(reason::kTraceTooLarge,
-                       absl::StrCat("one event is larger than ", limits_.max_value_bytes,
-                                    " bytes, at byte ", buffer_.offset()));
-    }
+    if (static_cast<int64_t>(wanted_) > limits_.max_value_bytes) return NoEventEnds(result);
     wanted_ *= 2;
     return ReadBlock();
   }
@@ -444,58 +351,18 @@ absl::StatusOr<bool> Reader::ReadBlock() {
     case BlockResult::Outcome::kFault:
       break;
   }
-  return Unparsable(result.message, offset + static_cast<int64_t>(result.offset));
+  return FaultIn(block, result, offset);
 }
 
-// Splits the host's step markers from their copies on device rows, which some versions write under
-// the host's category.
-void SplitMarkers(const NameTable& names, EventLists& lists, RecordedTrace& trace) {
-  absl::flat_hash_set<std::string> device_rows;
-  for (const KernelRecord& kernel : lists.kernels) {
-    device_rows.insert(absl::StrCat(kernel.device, "\n", kernel.stream));
+// The text is longer than any event may be, and no event ends in it.
+absl::Status Reader::NoEventEnds(const BlockResult& result) const {
+  const int64_t offset = buffer_.offset();
+  if (result.outcome == BlockResult::Outcome::kFault && !FindTextFault(buffer_.text()).cut_short) {
+    return FaultIn(buffer_.text(), result, offset);
   }
-  const auto on_device_row = [&](const Annotation& annotation) {
-    const Thread& thread = trace.threads[annotation.thread];
-    absl::string_view tid = thread.tid;
-    if (absl::StartsWith(tid, "stream ")) return true;
-    return device_rows.contains(absl::StrCat(thread.pid, "\n", tid));
-  };
-  auto kept = lists.annotations.begin();
-  for (Annotation& annotation : lists.annotations) {
-    if (!annotation.on_gpu && on_device_row(annotation)) annotation.on_gpu = true;
-    if (names.info(annotation.name).kind != NameKind::kStepMarker) {
-      *kept++ = annotation;
-    } else if (annotation.on_gpu) {
-      ++lists.counts.device_markers;
-    } else {
-      const std::string& name = names.names()[annotation.name];
-      const size_t hash = name.find('#');
-      int64_t number = -1;
-      if (hash != std::string::npos &&
-          !absl::SimpleAtoi(absl::string_view(name).substr(hash + 1), &number)) {
-        number = -1;
-      }
-      trace.markers.push_back(
-          {annotation.start_ns, annotation.duration_ns, number, annotation.thread});
-    }
-  }
-  lists.annotations.erase(kept, lists.annotations.end());
-  std::stable_sort(
-      trace.markers.begin(), trace.markers.end(),
-      [](const StepMarker& a, const StepMarker& b) { return a.start_ns < b.start_ns; });
-}
-
-void NameThreads(const std::vector<RowName>& row_names, std::vector<Thread>& threads) {
-  for (const RowName& row : row_names) {
-    for (Thread& thread : threads) {
-      if (thread.pid != row.pid) continue;
-      if (row.is_process) {
-        thread.process_name = row.name;
-      } else if (thread.tid == row.tid) {
-        thread.name = row.name;
-      }
-    }
-  }
+  return MakeError(reason::kTraceTooLarge,
+                   absl::StrCat("one event is larger than ", limits_.max_value_bytes,
+                                " bytes, at byte ", offset));
 }
 
 absl::Status Reader::Finish() {
@@ -510,6 +377,7 @@ absl::Status Reader::Finish() {
   trace_.threads = std::move(parser_.threads());
   NameThreads(parser_.row_names(), trace_.threads);
   SplitMarkers(parser_.names(), lists_, trace_);
+  SeparateDevices(lists_, trace_);
   trace_.ops = std::move(lists_.ops);
   trace_.kernels = std::move(lists_.kernels);
   trace_.copies = std::move(lists_.copies);

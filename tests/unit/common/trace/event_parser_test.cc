@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "common/trace/block_text.h"
+#include "common/trace/microseconds.h"
+
 namespace libreyolo::trace {
 namespace {
 
