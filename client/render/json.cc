@@ -197,6 +197,33 @@ JsonValue JobJson(const v1::Job& job) {
   return json;
 }
 
+namespace {
+
+JsonValue GpuStateJson(const v1::GpuState& gpu) {
+  JsonValue json = Object();
+  const auto set = [&json](const char* key, bool known, auto value) {
+    json.Set(key, known ? JsonValue(value) : JsonValue());
+  };
+  json.Set("pci_bus_id", TextOrNull(gpu.pci_bus_id()));
+  set("sm_clock_mhz", gpu.has_sm_clock_mhz(), int64_t{gpu.sm_clock_mhz()});
+  set("max_sm_clock_mhz", gpu.has_max_sm_clock_mhz(), int64_t{gpu.max_sm_clock_mhz()});
+  set("memory_clock_mhz", gpu.has_memory_clock_mhz(), int64_t{gpu.memory_clock_mhz()});
+  json.Set("clock_limits",
+           JsonValue(JsonValue::Array(gpu.clock_limits().begin(), gpu.clock_limits().end())));
+  json.Set("throttled", gpu.throttled());
+  set("power_w", gpu.has_power_w(), gpu.power_w());
+  set("power_limit_w", gpu.has_power_limit_w(), gpu.power_limit_w());
+  set("energy_j", gpu.has_energy_j(), gpu.energy_j());
+  set("temperature_c", gpu.has_temperature_c(), int64_t{gpu.temperature_c()});
+  set("busy_percent", gpu.has_busy_percent(), int64_t{gpu.busy_percent()});
+  set("persistence", gpu.has_persistence(), gpu.persistence());
+  json.Set("compute_mode", TextOrNull(gpu.compute_mode()));
+  json.Set("mig_enabled", gpu.mig_enabled());
+  return json;
+}
+
+}  // namespace
+
 JsonValue DeviceJson(const v1::Device& device) {
   JsonValue json = Object();
   json.Set("id", device.id());
@@ -220,6 +247,9 @@ JsonValue DeviceJson(const v1::Device& device) {
                                  : JsonValue());
   }
   json.Set("processes", JsonValue(std::move(processes)));
+  if (!device.parent().empty()) json.Set("parent", device.parent());
+  if (device.has_gpu()) json.Set("gpu", GpuStateJson(device.gpu()));
+  if (!device.visible_as().empty()) json.Set("visible_as", device.visible_as());
   return json;
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -12,8 +13,8 @@
 namespace libreyolo::daemon {
 namespace {
 
-constexpr char kMigIsOn[] =
-    "MIG is on: CUDA sees its instances and not the whole GPU, so name one of them";
+// CUDA sees the instances and not the whole GPU.
+constexpr char kMigIsOn[] = "MIG is on: name one of its instances";
 
 // What a call needs, kept alive by a call that does not come back.
 struct Library {
@@ -42,8 +43,9 @@ void AddProcesses(const gpu::GpuDescription& gpu, DeviceInfo& info) {
   for (const gpu::GpuProcess& raw : gpu.now.processes.value_or(std::vector<gpu::GpuProcess>())) {
     DeviceInfo::Process process;
     process.pid = raw.pid;
-    process.name = TailOfFile(absl::StrCat("/proc/", raw.pid, "/comm"), 64);
-    while (!process.name.empty() && process.name.back() == '\n') process.name.pop_back();
+    // "name\n"; empty for a process of another container.
+    process.name = ReadFile(absl::StrCat("/proc/", raw.pid, "/comm"), 64).value_or("");
+    process.name.resize(std::min(process.name.size(), process.name.find('\n')));
     process.memory_bytes = raw.memory_bytes;
     process.gpu_instance = raw.gpu_instance;
     info.processes.push_back(std::move(process));

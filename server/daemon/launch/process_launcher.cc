@@ -35,9 +35,11 @@ constexpr absl::Duration kGroupPoll = absl::Milliseconds(20);
 
 // The only variables of the daemon that a worker sees: where programs and libraries are, nothing of
 // a job's meaning.
-constexpr const char* kPassedThrough[] = {"PATH",         "HOME",         "LANG",
-                                          "LC_ALL",       "TMPDIR",       "LD_LIBRARY_PATH",
-                                          "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS"};
+constexpr const char* kPassedThrough[] = {"PATH",           "HOME",         "LANG",
+                                          "LC_ALL",         "TMPDIR",       "LD_LIBRARY_PATH",
+                                          "CUDA_HOME",      "CUDA_PATH",    "LIBREYOLO_CUPTI",
+                                          "LIBREYOLO_NVML", "ASAN_OPTIONS", "LSAN_OPTIONS",
+                                          "UBSAN_OPTIONS"};
 
 // What all processes of a job have in their environment, however they came to be: by it a later
 // daemon finds those that this one left, also when the worker itself is gone.

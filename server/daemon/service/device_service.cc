@@ -1,34 +1,80 @@
 #include "server/daemon/service/device_service.h"
 
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/daemon/device/visible_devices.h"
 #include "server/daemon/service/unary.h"
 
 namespace libreyolo::daemon {
 
 namespace v1 = ::libreyolo::profile::v1;
 
+namespace {
+
+template <typename T, typename Setter>
+void SetIf(const std::optional<T>& value, Setter set) {
+  if (value.has_value()) set(*value);
+}
+
+void Fill(const gpu::GpuDescription& gpu, v1::GpuState& out) {
+  out.set_pci_bus_id(gpu.pci_bus_id);
+  SetIf(gpu.now.sm_clock_mhz, [&](int mhz) { out.set_sm_clock_mhz(mhz); });
+  SetIf(gpu.max_sm_clock_mhz, [&](int mhz) { out.set_max_sm_clock_mhz(mhz); });
+  SetIf(gpu.now.memory_clock_mhz, [&](int mhz) { out.set_memory_clock_mhz(mhz); });
+  SetIf(gpu.now.clock_limits, [&](uint64_t bits) {
+    for (const std::string& name : gpu::ClockLimitNames(bits)) out.add_clock_limits(name);
+    out.set_throttled(gpu::IsThrottled(bits));
+  });
+  SetIf(gpu.now.power_w, [&](double w) { out.set_power_w(w); });
+  SetIf(gpu.power_limit_w, [&](double w) { out.set_power_limit_w(w); });
+  SetIf(gpu.now.energy_j, [&](double j) { out.set_energy_j(j); });
+  SetIf(gpu.now.temperature_c, [&](int c) { out.set_temperature_c(c); });
+  SetIf(gpu.now.busy_percent, [&](int percent) { out.set_busy_percent(percent); });
+  SetIf(gpu.persistence, [&](bool on) { out.set_persistence(on); });
+  out.set_compute_mode(gpu.compute_mode);
+  out.set_mig_enabled(gpu.mig_enabled);
+}
+
+void Fill(const DeviceInfo& info, v1::Device& out) {
+  out.set_id(info.id);
+  out.set_description(info.description);
+  out.set_uuid(info.uuid);
+  out.set_parent(info.parent);
+  out.set_usable(info.unusable.empty());
+  out.set_unusable_reason(info.unusable);
+  out.set_memory_total_bytes(info.memory_total_bytes);
+  SetIf(info.memory_used_bytes, [&](int64_t bytes) { out.set_memory_used_bytes(bytes); });
+  out.set_cpu_count(info.cpu_count);
+  for (const DeviceInfo::Process& process : info.processes) {
+    v1::DeviceProcess& item = *out.add_processes();
+    item.set_pid(process.pid);
+    item.set_name(process.name);
+    SetIf(process.memory_bytes, [&](int64_t bytes) { item.set_memory_bytes(bytes); });
+  }
+  if (info.details.has_value()) Fill(*info.details, *out.mutable_gpu());
+}
+
+}  // namespace
+
 grpc::ServerUnaryReactor* DeviceService::ListDevices(grpc::CallbackServerContext* context,
-                                                     const v1::ListDevicesRequest*,
+                                                     const v1::ListDevicesRequest* request,
                                                      v1::ListDevicesResponse* response) {
   deps_.gate.Admit(*context);
   auto* reactor = context->DefaultReactor();
   auto active = std::make_shared<ActiveCall>(deps_.gate.activity());
-  // NVML may take long or hang: never on the control thread, which knows the leases.
-  deps_.executor.Submit([this, response, reactor, active] {
-    for (const DeviceInfo& info : deps_.devices.List()) {
-      v1::Device& device = *response->add_devices();
-      device.set_id(info.id);
-      device.set_description(info.description);
-      device.set_uuid(info.uuid);
-      device.set_usable(true);
-      device.set_memory_total_bytes(info.memory_total_bytes);
-      if (info.memory_used_bytes.has_value()) device.set_memory_used_bytes(*info.memory_used_bytes);
-      device.set_cpu_count(info.cpu_count);
-      for (const DeviceInfo::Process& process : info.processes) {
-        v1::DeviceProcess& out = *device.add_processes();
-        out.set_pid(process.pid);
-        out.set_name(process.name);
-        if (process.memory_bytes.has_value()) out.set_memory_bytes(*process.memory_bytes);
+  // NVML may take long: never on the control thread, which knows the leases.
+  deps_.executor.Submit([this, request, response, reactor, active] {
+    const std::vector<DeviceInfo> list = deps_.devices.List();
+    for (const DeviceInfo& info : list) Fill(info, *response->add_devices());
+    int place = 0;
+    for (const std::string& id : VisibleDevices(list, request->cuda_visible_devices())) {
+      for (v1::Device& device : *response->mutable_devices()) {
+        if (device.id() == id) device.set_visible_as(absl::StrCat(place));
       }
+      ++place;
     }
     response->set_cuda_unusable_reason(deps_.devices.CudaUnusableReason());
     deps_.runner.Post([this, response, reactor, active] {

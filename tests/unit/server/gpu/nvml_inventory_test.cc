@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -52,8 +53,9 @@ TEST_F(NvmlInventoryTest, TellsAllThatNvmlKnows) {
   FakeGpu gpu = Gpu(kUuidA);
   gpu.limits = 0x44;
   gpu.busy_percent = 87;
-  gpu.processes = {{1, 3'000'000, gpu::kNvmlNoInstance, gpu::kNvmlNoInstance},
-                   {4711, gpu::kNvmlMemoryUnknown, gpu::kNvmlNoInstance, gpu::kNvmlNoInstance}};
+  gpu.processes = {
+      {static_cast<unsigned>(getpid()), 3'000'000, gpu::kNvmlNoInstance, gpu::kNvmlNoInstance},
+      {4711, gpu::kNvmlMemoryUnknown, gpu::kNvmlNoInstance, gpu::kNvmlNoInstance}};
   fake_.SetGpus({gpu});
   ASSERT_OK_AND_ASSIGN(const std::vector<DeviceInfo> devices, Make()->ListGpus());
   ASSERT_EQ(devices.size(), 1u);
@@ -65,7 +67,8 @@ TEST_F(NvmlInventoryTest, TellsAllThatNvmlKnows) {
   EXPECT_EQ(device.memory_total_bytes, 16'000'000'000);
   EXPECT_EQ(device.memory_used_bytes, 1'000'000'000);
   ASSERT_EQ(device.processes.size(), 2u);
-  EXPECT_EQ(device.processes[0].pid, 1);
+  EXPECT_EQ(device.processes[0].pid, getpid());
+  EXPECT_EQ(device.processes[0].name, "gpu_devices_tes");  // the system keeps 15 characters
   EXPECT_EQ(device.processes[0].memory_bytes, 3'000'000);
   EXPECT_FALSE(device.processes[1].memory_bytes.has_value());
   const gpu::GpuDescription& details = *device.details;
