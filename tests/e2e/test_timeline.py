@@ -161,6 +161,22 @@ class CommandTest(TimelineTest):
         self.assertIn("note: ", result.stderr)
         self.assertIn("without a trace", result.stderr)
 
+    def test_a_repeat_has_no_trace_of_its_own(self):
+        if not CPU.exists():
+            self.skipTest("shared fixtures are absent")
+        shutil.copyfile(CPU / "repeat/infer_b1_repeat.json", self.workspace / "infer_repeat.json")
+        told = json.loads(self.timeline("infer_repeat.json", "--json").stdout)
+        self.assertFalse(told["has_trace"])
+        self.assertIn("sums up 3 trials", told["notes"][0])
+
+    def test_a_window_is_marked_and_analysed(self):
+        self.write("t.json", small_trace())
+        page = self.timeline("t.json", "-o", "-", "--window", "0:1").stdout
+        data = json.loads(page.split('id="data">', 1)[1].split("</script>", 1)[0])
+        self.assertEqual(data["timeline"]["window"], [0, 100000])
+        self.assertEqual(data["summary"]["window"]["real_steps"], 1)
+        self.refuse(2, "profile", "timeline", "t.json", "-o", "-", "--window", "7:9")
+
 
 @unittest.skipUnless(chromium.find_browser(), "no Chromium is installed")
 class BrowserTest(TimelineTest):

@@ -193,9 +193,14 @@ absl::StatusOr<ProfileReader::WithTrace> ProfileReader::LoadWithTrace(const v1::
   if (out.trace.has_value()) return out;
   const std::string beside = TraceBeside(ref, path, out.profile);
   if (beside.empty()) {
+    const int64_t trials = out.profile.img_per_s_n.value_or(1);
     out.notes.push_back(
-        absl::StrCat("\"", options.shown_name,
-                     "\" is a profile without a trace beside it, so there are no events to draw"));
+        trials > 1
+            ? absl::StrCat("\"", options.shown_name, "\" sums up ", trials,
+                           " trials, each with a trace of its own; name a trial to see its events")
+            : absl::StrCat("\"", options.shown_name,
+                           "\" is a profile without a trace beside it, so there are no events to "
+                           "draw"));
     return out;
   }
   LY_ASSIGN_OR_RETURN(out.trace, trace::ReadTrace(beside, limits_));

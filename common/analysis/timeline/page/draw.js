@@ -83,6 +83,8 @@ class Painter {
 
   drawPlaces(pinned) {
     const { context, view, theme } = this;
+    context.fillStyle = theme.line;
+    context.fillRect(GUTTER - 1, pinned ? OVERVIEW : view.top, 1, pinned ? view.top - OVERVIEW : view.height);
     for (const place of view.places) {
       if (place.pinned !== pinned) continue;
       const y = view.yOf(place);
@@ -96,8 +98,6 @@ class Painter {
       this.drawRows(place, y);
       this.drawLabel(place, y);
     }
-    context.fillStyle = theme.line;
-    context.fillRect(GUTTER - 1, pinned ? OVERVIEW : view.top, 1, view.height);
   }
 
   drawHeader(place) {
