@@ -59,7 +59,7 @@ class Daemon {
   explicit Daemon(const Config& config)
       : config_(config),
         layout_({config.state_dir, config.workspace, config.local}),
-        devices_(MakeNvmlInventory("libnvidia-ml.so.1"), ""),
+        devices_(MakeNvmlInventory(gpu::NvmlPath()), ""),
         device_pool_(config.lock_dir),
         blobs_(layout_.BlobDir(), kMaxUploadBytes),
         profiles_(config.state_dir + "/project_locks"),

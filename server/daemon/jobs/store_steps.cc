@@ -17,6 +17,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/measurement_json.h"
 #include "common/trace/trace_reader.h"
+#include "server/daemon/device/device_inventory.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -66,7 +67,7 @@ absl::StatusOr<worker_link::WorkerPlan> StoreSteps::Prepare(const JobPlace& plac
   worker_link::WorkerPlan plan;
   plan.job_id = place.job_id;
   plan.mode = spec.mode;
-  plan.device = device;
+  plan.device = WorkerDeviceOf(device).name;
   plan.threads = spec.threads;
   plan.weights = spec.weights.text;
   plan.weights_path = weights.path;
