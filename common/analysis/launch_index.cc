@@ -101,7 +101,9 @@ void LaunchIndex::FindOwners() {
       }
     }
   }
-  for (const auto& [device, of_device] : votes) {
+  for (const auto& entry : votes) {
+    const int32_t device = entry.first;
+    const std::vector<Votes>& of_device = entry.second;
     uint32_t best = kAnyProcess;
     for (uint32_t process = 0; process < of_device.size(); ++process) {
       // A device that several processes share has no owner.

@@ -18,6 +18,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/unique_fd.h"
 #include "common/rpc/convert_analysis.h"
+#include "server/daemon/service/blob_upload.h"
 #include "server/daemon/service/unary.h"
 #include "server/daemon/store/profile_store.h"
 
@@ -327,14 +328,14 @@ class BlobReceiver : public grpc::ServerReadReactor<v1::UploadBlobRequest> {
  public:
   BlobReceiver(CallGate& gate, Executor& executor, const BlobStore& blobs,
                v1::UploadBlobResponse& response)
-      : active_(gate.activity()), executor_(executor), blobs_(blobs), response_(response) {
+      : active_(gate.activity()), executor_(executor), upload_(blobs), response_(response) {
     StartRead(&request_);
   }
 
   void OnReadDone(bool ok) override {
     executor_.Submit([this, ok] {
       if (ended_) return;
-      const absl::Status status = ok ? Take() : End();
+      const absl::Status status = ok ? Take() : upload_.End();
       if (ok && status.ok()) {
         request_.Clear();
         return StartRead(&request_);
@@ -347,28 +348,16 @@ class BlobReceiver : public grpc::ServerReadReactor<v1::UploadBlobRequest> {
 
  private:
   absl::Status Take() {
-    if (request_.has_header()) {
-      if (writer_ != nullptr) return MakeError(reason::kArgumentInvalid, "a second header came");
-      response_.set_digest(request_.header().digest());
-      LY_ASSIGN_OR_RETURN(writer_,
-                          blobs_.Begin(request_.header().digest(), request_.header().size_bytes()));
-      return absl::OkStatus();
-    }
-    if (writer_ == nullptr)
-      return MakeError(reason::kArgumentInvalid, "data came before the header");
-    return writer_->Append(request_.data());
-  }
-  absl::Status End() {
-    if (writer_ == nullptr) return MakeError(reason::kArgumentInvalid, "no header came");
-    return writer_->Finish();
+    LY_RETURN_IF_ERROR(upload_.Take(request_));
+    response_.set_digest(upload_.digest());
+    return absl::OkStatus();
   }
 
   ActiveCall active_;
   Executor& executor_;
-  const BlobStore& blobs_;
+  BlobUpload upload_;
   v1::UploadBlobResponse& response_;
   v1::UploadBlobRequest request_;
-  std::unique_ptr<BlobWriter> writer_;
   bool ended_ = false;
 };
 
