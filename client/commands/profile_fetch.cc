@@ -46,11 +46,13 @@ absl::StatusOr<int> RunProfileFetch(const Context& context) {
   DownloadOptions options;
   options.folder = context.args().Text("--output");
   options.force = context.args().Switch("--force");
-  options.progress = [&](const std::string& file, int64_t done, int64_t total) {
-    progress.ShowBytes(absl::StrCat("fetching ", file), done, total);
-  };
   std::vector<std::string> files;
   for (const v1::ProfileInfo& part : parts) {
+    // With its folder: the trials' files are called alike.
+    const std::string folder = part.path().substr(0, part.path().rfind('/') + 1);
+    options.progress = [&](const std::string& file, int64_t done, int64_t total) {
+      progress.ShowBytes(absl::StrCat("fetching ", folder, file), done, total);
+    };
     LY_ASSIGN_OR_RETURN(const std::vector<std::string> written,
                         DownloadProfile(server, part, options));
     files.insert(files.end(), written.begin(), written.end());

@@ -230,6 +230,18 @@ TEST_F(DaemonTest, ARepeatHasAFolderATrialAndReplacesALongerOneWhole) {
               file == "infer_2/profile.json" ? "" : two.id())
         << file;
   }
+  // A fetch of a repeat brings the trials that stand beside it.
+  grpc::ClientContext context;
+  v1::GetProfileRequest request;
+  request.set_name(three.id());
+  v1::ProfileInfo info;
+  ASSERT_TRUE(profiles_->GetProfile(&context, request, &info).ok());
+  const std::string history = absl::StrCat("runs/profile/history/", three.id());
+  EXPECT_EQ(info.path(), history + "/infer_repeat.json");
+  EXPECT_THAT(info.trials(),
+              ElementsAre(history + "/infer_0/profile.json", history + "/infer_1/profile.json",
+                          history + "/infer_2/profile.json"));
+  EXPECT_EQ(info.trial_count(), 3);
 }
 
 TEST_F(DaemonTest, OneFailedTrialFailsTheJobAndCommitsNothing) {
