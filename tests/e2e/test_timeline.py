@@ -216,6 +216,26 @@ class BrowserTest(TimelineTest):
         self.assertEqual(self.ask("timeline.window"), [100000, 300000])
         self.assertEqual(self.ask("stats.draws > 0"), True)
 
+    def test_ranks_have_steps_of_their_own(self):
+        events = []
+        for rank in range(2):
+            for one in small_trace()["traceEvents"]:
+                is_kernel = one["cat"] == "kernel"
+                args = {**one["args"], "device": rank} if is_kernel else one["args"]
+                events.append({**one, "ts": one["ts"] + 30 * rank, "pid": rank if is_kernel else 100 + rank, "args": args})
+        self.write("ranks.json", {"traceEvents": events})
+        self.open("ranks.json")
+        self.assertEqual(self.ask("view.places.filter((place) => place.pinned).length"), 2)
+        # The second rank's second kernel: its step began 30 us later than the first rank's.
+        kernel = self.ask("(() => { const streams = timeline.tracks.filter((track) => track.kind === 'stream');"
+                          " return timeline.rows[streams[1].rows[0]].begin + 1; })()")
+        self.browser.evaluate(f"choose({kernel})")
+        details = self.browser.text("#content")
+        self.assertIn("step 1, 30.000 \u00b5s after its start", details)
+        self.assertIn("cudaLaunchKernel, 18.000 \u00b5s before", details)
+        if "LIBREYOLO_SCREENSHOTS" in os.environ:
+            self.browser.screenshot(os.path.join(os.environ["LIBREYOLO_SCREENSHOTS"], "ranks.png"))
+
     def test_hostile_names_are_text(self):
         self.write("t.json", small_trace())
         self.open("t.json")

@@ -6,10 +6,11 @@
 #include <map>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/analysis/kernel_category.h"
+#include "common/analysis/launch_index.h"
 #include "common/analysis/phase_map.h"
+#include "common/analysis/processes.h"
 #include "common/analysis/runtime_calls.h"
 #include "common/analysis/timeline/merge_slices.h"
 
@@ -39,17 +40,31 @@ bool NestsBefore(const Event& a, const Event& b) {
   return a.kind < b.kind;
 }
 
+std::vector<CallKind> KindsOfCalls(const RecordedTrace& trace) {
+  std::vector<CallKind> kinds(trace.names.size(), CallKind::kOther);
+  std::vector<bool> known(trace.names.size());
+  for (const trace::RuntimeCall& call : trace.calls) {
+    if (known[call.name]) continue;
+    known[call.name] = true;
+    kinds[call.name] = KindOfCall(trace.Name(call.name));
+  }
+  return kinds;
+}
+
 class Layout {
  public:
   Layout(const RecordedTrace& trace, const TimelineOptions& options)
-      : trace_(trace), options_(options) {}
+      : trace_(trace),
+        options_(options),
+        processes_(trace),
+        call_kinds_(KindsOfCalls(trace)),
+        launches_(trace, processes_, call_kinds_) {}
 
   Timeline Run();
 
  private:
-  void AddSteps();
-  void AddPhases();
-  void IndexCalls();
+  void AddSteps(uint32_t process);
+  void AddPhases(uint32_t process);
   void AddStreams();
   void AddGpuAnnotations();
   void AddThreads();
@@ -57,31 +72,43 @@ class Layout {
   // The name's index for this kind.
   uint32_t Name(trace::NameId name, SliceKind kind);
   uint32_t OwnName(std::string text, SliceKind kind);
-  uint32_t LaunchOf(int64_t correlation) const {
-    const auto found =
-        correlation >= 0 ? call_by_correlation_.find(correlation) : call_by_correlation_.end();
-    return found == call_by_correlation_.end() ? kNoCall : found->second;
+  template <typename Record>
+  uint32_t LaunchOf(const Record& record) const {
+    const size_t call = launches_.Find(record);
+    return call == LaunchIndex::kNoCall ? kNoCall : static_cast<uint32_t>(call);
+  }
+  // The name of a track that each process has.
+  std::string OfProcess(const char* name, uint32_t process) const {
+    return processes_.several() ? absl::StrCat(name, ", pid ", processes_.name(process)) : name;
   }
   std::string DeviceTitle(int32_t device) const;
 
   // Puts `events` into the rows of a new track.
-  void AddTrack(TrackKind kind, std::string name, std::string detail, std::vector<Event> events);
+  void AddTrack(TrackKind kind, std::string name, std::string detail, uint32_t process,
+                std::vector<Event> events);
   // From calls to slices.
   void LinkLaunches(const std::vector<uint32_t>& leaders);
 
   const RecordedTrace& trace_;
   const TimelineOptions options_;
+  const Processes processes_;
+  const std::vector<CallKind> call_kinds_;  // by name
+  const LaunchIndex launches_;
   Timeline out_;
   std::array<std::vector<uint32_t>, kSliceKinds> name_ids_;
-  absl::flat_hash_map<int64_t, uint32_t> call_by_correlation_;
 };
 
 Timeline Layout::Run() {
   out_.start_ns = std::numeric_limits<int64_t>::max();
   out_.end_ns = std::numeric_limits<int64_t>::min();
-  IndexCalls();
-  AddSteps();
-  AddPhases();
+  std::vector<uint32_t> processes = {processes_.main()};
+  for (uint32_t process = 0; process < processes_.count(); ++process) {
+    if (process != processes_.main()) processes.push_back(process);
+  }
+  for (const uint32_t process : processes) {
+    AddSteps(process);
+    AddPhases(process);
+  }
   AddStreams();
   AddGpuAnnotations();
   AddThreads();
@@ -113,40 +140,27 @@ uint32_t Layout::Name(trace::NameId name, SliceKind kind) {
     made.label = std::move(kernel_class.label);
     made.tensorcore = kernel_class.tensorcore;
   } else if (kind == SliceKind::kCall) {
-    const CallKind call = KindOfCall(made.text);
+    const CallKind call = call_kinds_[name];
     made.waits = call == CallKind::kSynchronize;
     made.launches = call == CallKind::kLaunch || call == CallKind::kGraphLaunch;
   }
   return ids[name];
 }
 
-// As the figures join them (trace_figures.cc): where calls share a correlation the launch counts.
-void Layout::IndexCalls() {
-  call_by_correlation_.reserve(trace_.calls.size());
-  for (size_t i = 0; i < trace_.calls.size(); ++i) {
-    const trace::RuntimeCall& call = trace_.calls[i];
-    if (call.correlation < 0) continue;
-    const auto [it, inserted] =
-        call_by_correlation_.emplace(call.correlation, static_cast<uint32_t>(i));
-    if (!inserted && out_.names[Name(call.name, SliceKind::kCall)].launches) {
-      it->second = static_cast<uint32_t>(i);
-    }
-  }
-}
-
-void Layout::AddSteps() {
+void Layout::AddSteps(uint32_t process) {
   std::vector<Event> events;
   for (const trace::StepMarker& marker : trace_.markers) {
+    if (processes_.OfThread(marker.thread) != process) continue;
     const std::string text =
         marker.number >= 0 ? absl::StrCat("step ", marker.number) : std::string("step");
     events.push_back({marker.start_ns, marker.duration_ns, OwnName(text, SliceKind::kStep), kNoCall,
                       SliceKind::kStep});
   }
-  AddTrack(TrackKind::kSteps, "Steps", "", std::move(events));
+  AddTrack(TrackKind::kSteps, OfProcess("Steps", process), "", process, std::move(events));
 }
 
-void Layout::AddPhases() {
-  const PhaseMap phases(trace_);
+void Layout::AddPhases(uint32_t process) {
+  const PhaseMap phases(trace_, processes_, process);
   std::vector<uint32_t> names;
   for (const std::string& name : phases.names()) names.push_back(OwnName(name, SliceKind::kPhase));
   std::vector<Event> events;
@@ -154,7 +168,7 @@ void Layout::AddPhases() {
     events.push_back({segment.start_ns, segment.end_ns - segment.start_ns,
                       names[static_cast<size_t>(segment.phase)], kNoCall, SliceKind::kPhase});
   }
-  AddTrack(TrackKind::kPhases, "Phases", "", std::move(events));
+  AddTrack(TrackKind::kPhases, OfProcess("Phases", process), "", process, std::move(events));
 }
 
 std::string Layout::DeviceTitle(int32_t device) const {
@@ -173,15 +187,14 @@ void Layout::AddStreams() {
       ++out_.untimed_count;
       return;
     }
-    streams[{record.device, record.stream}].push_back({record.start_ns, record.duration_ns,
-                                                       Name(record.name, kind),
-                                                       LaunchOf(record.correlation), kind});
+    streams[{record.device, record.stream}].push_back(
+        {record.start_ns, record.duration_ns, Name(record.name, kind), LaunchOf(record), kind});
   };
   for (const trace::KernelRecord& kernel : trace_.kernels) add(kernel, SliceKind::kKernel);
   for (const trace::CopyRecord& copy : trace_.copies) add(copy, SliceKind::kCopy);
   for (auto& [place, events] : streams) {
     AddTrack(TrackKind::kStream, absl::StrCat("stream ", place.second), DeviceTitle(place.first),
-             std::move(events));
+             launches_.ProcessOf(place.first), std::move(events));
   }
 }
 
@@ -196,7 +209,8 @@ void Layout::AddGpuAnnotations() {
   for (auto& [id, events] : threads) {
     const trace::Thread& thread = trace_.threads[id];
     AddTrack(TrackKind::kGpuAnnotations, "annotations",
-             absl::StrCat("GPU ", thread.pid, ", stream ", thread.tid), std::move(events));
+             absl::StrCat("GPU ", thread.pid, ", stream ", thread.tid), processes_.main(),
+             std::move(events));
   }
 }
 
@@ -233,11 +247,11 @@ void Layout::AddThreads() {
     if (!thread.process_name.empty()) absl::StrAppend(&detail, " \xC2\xB7 ", thread.process_name);
     AddTrack(TrackKind::kThread,
              thread.name.empty() ? absl::StrCat("thread ", thread.tid) : thread.name, detail,
-             std::move(threads[i]));
+             processes_.OfThread(static_cast<trace::ThreadId>(i)), std::move(threads[i]));
   }
 }
 
-void Layout::AddTrack(TrackKind kind, std::string name, std::string detail,
+void Layout::AddTrack(TrackKind kind, std::string name, std::string detail, uint32_t process,
                       std::vector<Event> events) {
   if (events.empty()) return;
   if (!std::is_sorted(events.begin(), events.end(), NestsBefore)) {
@@ -247,6 +261,7 @@ void Layout::AddTrack(TrackKind kind, std::string name, std::string detail,
   track.kind = kind;
   track.name = std::move(name);
   track.detail = std::move(detail);
+  track.process = process;
   std::vector<int64_t> open;  // the ends of the events around the next one
   for (const Event& event : events) {
     while (!open.empty() && open.back() <= event.start_ns) open.pop_back();

@@ -1,9 +1,10 @@
 // A trace laid out for drawing: tracks of rows of slices that do not overlap, with names interned.
 // Pure.
 //
-// The tracks are the steps, the phases, each stream of each device (kernels, copies and fills), the
-// device's copies of annotations, and each host thread (annotations, operations and runtime calls,
-// nested). An event stands in the first row in which everything around it has ended.
+// The tracks are the steps and the phases (of each process of a merged trace, the main one's
+// first), each stream of each device (kernels, copies and fills), the device's copies of
+// annotations, and each host thread (annotations, operations and runtime calls, nested). An event
+// stands in the first row in which everything around it has ended.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +46,9 @@ enum class TrackKind : uint8_t { kSteps, kPhases, kStream, kGpuAnnotations, kThr
 
 struct TimelineTrack {
   TrackKind kind = TrackKind::kThread;
-  std::string name;    // "stream 7", a thread's name
-  std::string detail;  // "GPU 0 · NVIDIA A100", "pid 12, tid 12"
+  std::string name;      // "stream 7", a thread's name
+  std::string detail;    // "GPU 0 · NVIDIA A100", "pid 12, tid 12"
+  uint32_t process = 0;  // of a merged trace: whose steps and phases count here (processes.h)
   std::vector<std::vector<Slice>> rows;
 };
 

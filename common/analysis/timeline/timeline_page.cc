@@ -155,6 +155,7 @@ JsonValue TracksToJson(const Timeline& timeline, TextPool& texts, Columns& colum
     json.Set("kind", Word(track.kind));
     json.Set("name", texts.Add(track.name));
     json.Set("detail", texts.Add(track.detail));
+    json.Set("process", static_cast<int64_t>(track.process));
     json.Set("rows", JsonValue(std::move(rows)));
   }
   return JsonValue(std::move(tracks));

@@ -57,7 +57,8 @@ function decodeTimeline(json, texts) {
   const launches = new Column('launches'), merged = new Column('merged');
   let index = 0, launch = 0;
   for (const track of json.tracks) {
-    const made = { kind: track.kind, name: texts[track.name], detail: texts[track.detail], rows: [] };
+    const made = { kind: track.kind, name: texts[track.name], detail: texts[track.detail], process: track.process,
+      rows: [] };
     for (const size of track.rows) {
       const row = { track: timeline.tracks.length, depth: made.rows.length, begin: index, end: index + size };
       let at = 0;
@@ -119,9 +120,9 @@ function rowOf(timeline, slice) {
   return timeline.rows[low];
 }
 
-// The slice of the first track of this kind around `time`, or -1.
-function sliceAt(timeline, kind, time) {
-  const track = timeline.tracks.find((candidate) => candidate.kind === kind);
+// The slice around `time` of the process's track of this kind, or -1.
+function sliceAt(timeline, kind, process, time) {
+  const track = timeline.tracks.find((candidate) => candidate.kind === kind && candidate.process === process);
   if (!track) return -1;
   const row = timeline.rows[track.rows[0]];
   const slice = firstEndingAfter(timeline, row, time);

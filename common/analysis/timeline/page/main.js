@@ -124,7 +124,8 @@ function describeSlice(slice) {
   const start = timeline.start[slice], launch = timeline.launch[slice];
   const events = eventsIn(timeline, slice);
   const asOf = launch >= 0 ? timeline.start[launch] : start;  // a kernel belongs where its launch does
-  const step = sliceAt(timeline, 'steps', asOf), phase = sliceAt(timeline, 'phases', asOf);
+  const { process } = launch >= 0 ? timeline.tracks[rowOf(timeline, launch).track] : track;
+  const step = sliceAt(timeline, 'steps', process, asOf), phase = sliceAt(timeline, 'phases', process, asOf);
   const started = name.flags & LAUNCHES ? launchedBy(timeline, slice) : [];
   const pairs = [
     ['kind', events > 1 ? `${formatCount(events)} short events drawn as one; the name is the longest one's` : KINDS[name.kind]],

@@ -23,19 +23,21 @@ class View {
     this.placeTracks();
   }
 
-  // Tracks that stay at the top come first: steps and phases. The others scroll below them.
+  // Tracks that stay at the top come first: steps and phases of the main process. The others scroll below them.
   placeTracks() {
     this.places = [];
     let pinned = OVERVIEW + AXIS, y = 0, group = '';
     for (const [index, track] of this.timeline.tracks.entries()) {
       const rows = this.folded.has(index) ? 1 : track.rows.length;
       const place = { track: index, rows, height: rows * ROW, header: '', pinned: false };
-      if (track.kind === 'steps' || track.kind === 'phases') {
+      const ofProcess = track.kind === 'steps' || track.kind === 'phases';
+      if (ofProcess && track.process === this.timeline.tracks[0].process) {
         place.pinned = true;
         place.y = pinned;
         pinned += place.height + 3;
       } else {
-        const title = track.kind === 'thread' ? 'Host' : track.kind === 'stream' ? track.detail : group;
+        const title = ofProcess ? 'Other processes' : track.kind === 'thread' ? 'Host'
+          : track.kind === 'stream' ? track.detail : group;
         if (title !== group) {
           group = place.header = title;
           place.headerY = y + 4;

@@ -30,7 +30,7 @@ class TraceMaker {
   TraceMaker& Kernel(const std::string& name, int64_t correlation, int64_t start_ns, int64_t end_ns,
                      int32_t stream = 7, int32_t device = 0) {
     trace_.kernels.push_back(
-        {start_ns, end_ns - start_ns, correlation, Name(name), device, stream, false});
+        {start_ns, end_ns - start_ns, correlation, Name(name), device, stream, 0, false});
     return *this;
   }
   TraceMaker& Annotation(const std::string& name, int64_t start_ns, int64_t end_ns,

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/trace/trace_reader.h"
 #include "tests/support/fixtures.h"
 #include "tests/support/status_matchers.h"
@@ -104,6 +106,53 @@ TEST(TimelineTest, KernelsKnowTheSliceOfTheirLaunch) {
   EXPECT_EQ(all[kernels[0].launch]->start_ns, 10);
   EXPECT_EQ(all[kernels[1].launch]->start_ns, 25);
   EXPECT_EQ(kernels[2].launch, kNoSlice);
+}
+
+// Each rank counts its calls by itself, so the same ids come twice.
+TEST(TimelineTest, MergedRanksKeepTheirOwnStepsPhasesAndLaunches) {
+  std::vector<std::string> events;
+  const auto add = [&](const char* category, const char* name, int pid, int tid, int start,
+                       int duration, int correlation) {
+    events.push_back(absl::StrCat(R"({"ph":"X","cat":")", category, R"(","name":")", name,
+                                  R"(","pid":)", pid, R"(,"tid":)", tid, R"(,"ts":)", start,
+                                  R"(,"dur":)", duration, R"(,"args":{"device":)", pid,
+                                  R"(,"stream":)", tid, R"(,"correlation":)", correlation, "}}"));
+  };
+  for (int rank = 0; rank < 2; ++rank) {
+    const int host = 100 * (rank + 1);
+    for (int step = 0; step < 3; ++step) {
+      const int at = 1000 + 1000 * step + 300 * rank;
+      add("user_annotation", absl::StrCat("ProfilerStep#", step).c_str(), host, 1, at, 1000, -1);
+      add("user_annotation", "step/forward", host, 1, at + 100, 200, -1);
+      add("cuda_runtime", "cudaLaunchKernel", host, 1, at + 150, 5, step + 1);
+      add("kernel", rank == 0 ? "a" : "b", rank, 7, at + 170, 150, step + 1);
+    }
+  }
+  ASSERT_OK_AND_ASSIGN(const trace::RecordedTrace trace,
+                       trace::ParseTrace(absl::StrCat("[", absl::StrJoin(events, ","), "]")));
+  const Timeline timeline = LayOutTimeline(trace);
+  CheckPromises(timeline);
+  std::vector<std::pair<const Slice*, const TimelineTrack*>> all;
+  std::vector<std::string> titles;
+  for (const TimelineTrack& track : timeline.tracks) {
+    titles.push_back(track.name);
+    for (const std::vector<Slice>& row : track.rows) {
+      for (const Slice& slice : row) all.emplace_back(&slice, &track);
+    }
+  }
+  EXPECT_THAT(titles,
+              ElementsAre("Steps, pid 100", "Phases, pid 100", "Steps, pid 200", "Phases, pid 200",
+                          "stream 7", "stream 7", "thread 1", "thread 1"));
+  int kernels = 0;
+  for (const auto& [slice, track] : all) {
+    if (track->kind != TrackKind::kStream) continue;
+    ASSERT_NE(slice->launch, kNoSlice);
+    const auto& [launch, launch_track] = all[slice->launch];
+    EXPECT_EQ(slice->start_ns - launch->start_ns, 20'000);
+    EXPECT_EQ(launch_track->process, track->process);
+    ++kernels;
+  }
+  EXPECT_EQ(kernels, 6);
 }
 
 TEST(TimelineTest, CountsWhatItCannotDraw) {
