@@ -314,6 +314,7 @@ void AddMeasurement(const job::Measurement& m, Profile& profile) {
   profile.dataload_ns = m.dataload_ns;
   profile.environment = m.environment;
   profile.weights = m.model;
+  profile.gpu_watch = m.gpu_watch;
   if (m.peak_rss_bytes > 0) {
     profile.peak_rss_mb = RoundTo(static_cast<double>(m.peak_rss_bytes) / 1e6, 1);
   }

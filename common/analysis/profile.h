@@ -192,6 +192,7 @@ struct Profile {
   std::vector<DeviceFigures> devices;
   std::optional<Completeness> completeness;
   std::optional<job::Environment> environment;
+  std::optional<job::GpuWatch> gpu_watch;
   std::optional<job::ModelInfo> weights;
   std::optional<double> peak_rss_mb;
   std::vector<TrialFigures> trials;

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kExtraKeys[] = {
     "writer",      "job",     "validity",     "findings",    "levers",       "bound_stored",
     "gpu",         "exact",   "tracing",      "devices",     "completeness", "peak_rss_mb",
-    "environment", "weights", "latencies_ns", "dataload_ns", "trials"};
+    "environment", "weights", "gpu_watch", "latencies_ns", "dataload_ns", "trials"};
 
 struct GpuWord {
   GpuState state;
@@ -173,6 +173,11 @@ void AppendExtras(const Profile& profile, JsonValue& document) {
     if (profile.environment.has_value()) add("environment", *json.Find("environment"));
     if (profile.weights.has_value()) add("weights", *json.Find("model"));
   }
+  if (profile.gpu_watch.has_value()) {
+    job::Measurement holder;
+    holder.gpu_watch = profile.gpu_watch;
+    add("gpu_watch", *job::MeasurementToJson(holder).Find("gpu_watch"));
+  }
   add("latencies_ns", ListOf(profile.latencies_ns));
   if (!profile.dataload_ns.empty()) add("dataload_ns", ListOf(profile.dataload_ns));
   if (!profile.trials.empty()) {
@@ -270,6 +275,9 @@ void ReadExtras(const JsonValue& document, Profile& profile) {
   ReadPart(document.Find("environment"), "environment", &job::Measurement::environment,
            profile.environment);
   ReadPart(document.Find("weights"), "model", &job::Measurement::model, profile.weights);
+  std::optional<std::optional<job::GpuWatch>> watch;
+  ReadPart(document.Find("gpu_watch"), "gpu_watch", &job::Measurement::gpu_watch, watch);
+  if (watch.has_value()) profile.gpu_watch = *std::move(watch);
   ReadList(document.Find("latencies_ns"), profile.latencies_ns);
   ReadList(document.Find("dataload_ns"), profile.dataload_ns);
   if (const JsonValue* trials = document.Find("trials"); trials != nullptr && trials->is_array()) {

@@ -57,6 +57,45 @@ struct TracedStep {
       phases_ns;  // synchronised, in order: {"preprocess", 1200000}
 };
 
+// One look at the GPU. What it does not tell is absent.
+struct GpuSample {
+  int64_t at_ns = 0;  // since the untraced window began
+  std::optional<int64_t> sm_clock_mhz;
+  std::optional<int64_t> memory_clock_mhz;
+  std::optional<int64_t> clock_limits;  // NVML's bits
+  std::optional<double> power_w;
+  std::optional<int64_t> temperature_c;
+  int64_t foreign_processes = 0;
+};
+
+// A process of somebody else on the same GPU.
+struct ForeignProcess {
+  int64_t pid = 0;
+  std::string name;  // empty where it cannot be read
+  std::optional<int64_t> memory_bytes;
+  std::optional<int64_t> busy_percent;  // of the SMs, the most that was seen
+};
+
+// The GPU while latencies were taken: samples at a steady pace, and what they come to.
+struct GpuWatch {
+  std::string unavailable;  // why there are none; empty otherwise
+  std::string uuid;
+  double samples_per_s = 0;
+  double throttled_ratio = 0;  // share of the samples in which clocks were held down under load
+  std::vector<std::string> limits;  // by what, each once
+  std::optional<double> sm_clock_min_mhz;
+  std::optional<double> sm_clock_mean_mhz;
+  std::optional<double> sm_clock_max_mhz;
+  std::optional<double> power_mean_w;
+  std::optional<double> power_max_w;
+  std::optional<int64_t> temperature_max_c;
+  std::optional<double> energy_j;  // of the whole board, over the window
+  std::optional<double> energy_per_image_j;
+  bool processes_unclear = false;  // which process is this job's could not be told
+  std::vector<ForeignProcess> foreign;
+  std::vector<GpuSample> samples;
+};
+
 struct Measurement {
   Mode mode = Mode::kInfer;
   ModelInfo model;
@@ -97,6 +136,7 @@ struct Measurement {
   int64_t detections = 0;  // infer: kept by NMS in the untraced window
 
   Environment environment;
+  std::optional<GpuWatch> gpu_watch;  // absent on the CPU
   std::vector<Finding> findings;
 };
 

@@ -8,6 +8,15 @@
 namespace libreyolo::job {
 namespace {
 
+template <typename T>
+struct IsVector : std::false_type {};
+template <typename T>
+struct IsVector<std::vector<T>> : std::true_type {};
+template <typename T>
+struct IsOptional : std::false_type {};
+template <typename T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+
 // One description of the fields serves both directions: a visitor either writes or reads each of
 // them, so the two can not drift apart.
 class Writer {
@@ -34,6 +43,8 @@ class Reader {
     if (!status_.ok()) return;
     const JsonValue* member = json_.Find(key);
     const std::string where = path_.empty() ? std::string(key) : absl::StrCat(path_, ".", key);
+    // What was added later is optional, and older traces lack it.
+    if (member == nullptr && IsOptional<T>::value) return;
     if (member == nullptr) {
       status_ = absl::InvalidArgumentError(absl::StrCat("measurement: \"", where, "\" is missing"));
       return;
@@ -98,6 +109,45 @@ void VisitStep(Visitor& v, T& s) {
 }
 
 template <typename Visitor, typename T>
+void VisitGpuSample(Visitor& v, T& s) {
+  v.Field("at_ns", s.at_ns);
+  v.Field("sm_clock_mhz", s.sm_clock_mhz);
+  v.Field("memory_clock_mhz", s.memory_clock_mhz);
+  v.Field("clock_limits", s.clock_limits);
+  v.Field("power_w", s.power_w);
+  v.Field("temperature_c", s.temperature_c);
+  v.Field("foreign_processes", s.foreign_processes);
+}
+
+template <typename Visitor, typename T>
+void VisitForeignProcess(Visitor& v, T& p) {
+  v.Field("pid", p.pid);
+  v.Field("name", p.name);
+  v.Field("memory_bytes", p.memory_bytes);
+  v.Field("busy_percent", p.busy_percent);
+}
+
+template <typename Visitor, typename T>
+void VisitGpuWatch(Visitor& v, T& w) {
+  v.Field("unavailable", w.unavailable);
+  v.Field("uuid", w.uuid);
+  v.Field("samples_per_s", w.samples_per_s);
+  v.Field("throttled_ratio", w.throttled_ratio);
+  v.Field("limits", w.limits);
+  v.Field("sm_clock_min_mhz", w.sm_clock_min_mhz);
+  v.Field("sm_clock_mean_mhz", w.sm_clock_mean_mhz);
+  v.Field("sm_clock_max_mhz", w.sm_clock_max_mhz);
+  v.Field("power_mean_w", w.power_mean_w);
+  v.Field("power_max_w", w.power_max_w);
+  v.Field("temperature_max_c", w.temperature_max_c);
+  v.Field("energy_j", w.energy_j);
+  v.Field("energy_per_image_j", w.energy_per_image_j);
+  v.Field("processes_unclear", w.processes_unclear);
+  v.Field("foreign", w.foreign);
+  v.Field("samples", w.samples);
+}
+
+template <typename Visitor, typename T>
 void VisitMeasurement(Visitor& v, T& m) {
   v.Field("mode", m.mode);
   v.Field("model", m.model);
@@ -131,17 +181,9 @@ void VisitMeasurement(Visitor& v, T& m) {
   v.Field("peak_vram_bytes", m.peak_vram_bytes);
   v.Field("detections", m.detections);
   v.Field("environment", m.environment);
+  v.Field("gpu_watch", m.gpu_watch);
   v.Field("findings", m.findings);
 }
-
-template <typename T>
-struct IsVector : std::false_type {};
-template <typename T>
-struct IsVector<std::vector<T>> : std::true_type {};
-template <typename T>
-struct IsOptional : std::false_type {};
-template <typename T>
-struct IsOptional<std::optional<T>> : std::true_type {};
 
 // Calls the Visit function of a struct type.
 template <typename Visitor, typename T>
@@ -151,6 +193,9 @@ void VisitStruct(Visitor& v, T& value) {
   if constexpr (std::is_same_v<Plain, ModelInfo>) VisitModel(v, value);
   if constexpr (std::is_same_v<Plain, Environment>) VisitEnvironment(v, value);
   if constexpr (std::is_same_v<Plain, TracedStep>) VisitStep(v, value);
+  if constexpr (std::is_same_v<Plain, GpuSample>) VisitGpuSample(v, value);
+  if constexpr (std::is_same_v<Plain, ForeignProcess>) VisitForeignProcess(v, value);
+  if constexpr (std::is_same_v<Plain, GpuWatch>) VisitGpuWatch(v, value);
   if constexpr (std::is_same_v<Plain, Measurement>) VisitMeasurement(v, value);
 }
 

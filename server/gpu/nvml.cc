@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "server/gpu/nvml_api.h"
@@ -217,7 +219,7 @@ GpuDescription Nvml::Describe(unsigned int index) {
   gpu.mig_enabled = nvml_->mig_mode != nullptr &&
                     nvml_->mig_mode(device, &mig, &mig_pending) == kNvmlSuccess && mig != 0;
   if (gpu.mig_enabled) gpu.instances = Instances(device);
-  gpu.now = Read(device, true);
+  gpu.now = Read({device, gpu.uuid, std::nullopt}, true);
   return gpu;
 }
 
@@ -257,15 +259,29 @@ std::optional<std::vector<GpuProcess>> Nvml::Processes(void* device) {
   return out;
 }
 
-absl::StatusOr<void*> Nvml::Find(const std::string& uuid) {
-  NvmlDevice device = nullptr;
-  const NvmlReturn result = nvml_->device_by_uuid(uuid.c_str(), &device);
-  if (result == kNvmlSuccess) return device;
-  return absl::NotFoundError(
-      absl::StrCat("NVML knows no device ", uuid, ": ", nvml_->error_string(result)));
+absl::StatusOr<Nvml::Device> Nvml::Find(const std::string& index_or_uuid) {
+  Device device;
+  unsigned int index = 0;
+  const NvmlReturn result = absl::SimpleAtoi(index_or_uuid, &index)
+                                ? nvml_->device_by_index(index, &device.gpu)
+                                : nvml_->device_by_uuid(index_or_uuid.c_str(), &device.gpu);
+  if (result != kNvmlSuccess) {
+    return absl::NotFoundError(
+        absl::StrCat("NVML knows no device ", index_or_uuid, ": ", nvml_->error_string(result)));
+  }
+  device.uuid = GetText(nvml_->device_uuid, device.gpu);
+  if (absl::StartsWith(device.uuid, "MIG-")) {
+    device.gpu_instance = ToInt(Get(nvml_->gpu_instance, device.gpu));
+    NvmlDevice whole = nullptr;
+    if (nvml_->gpu_of_mig != nullptr && nvml_->gpu_of_mig(device.gpu, &whole) == kNvmlSuccess) {
+      device.gpu = whole;
+    }
+  }
+  return device;
 }
 
-GpuReading Nvml::Read(void* device, bool with_processes) {
+GpuReading Nvml::Read(const Device& which, bool with_processes) {
+  void* const device = which.gpu;
   GpuReading now;
   now.sm_clock_mhz = ToInt(Get(nvml_->clock, device, kNvmlClockSm));
   now.memory_clock_mhz = ToInt(Get(nvml_->clock, device, kNvmlClockMemory));
@@ -280,17 +296,22 @@ GpuReading Nvml::Read(void* device, bool with_processes) {
     now.busy_percent = static_cast<int>(use.gpu);
   }
   if (with_processes) now.processes = Processes(device);
+  if (now.processes.has_value() && which.gpu_instance.has_value()) {
+    std::erase_if(*now.processes, [&](const GpuProcess& process) {
+      return process.gpu_instance != which.gpu_instance;
+    });
+  }
   return now;
 }
 
-std::vector<std::pair<int64_t, int>> Nvml::ProcessUse(void* device, uint64_t since_us,
+std::vector<std::pair<int64_t, int>> Nvml::ProcessUse(const Device& device, uint64_t since_us,
                                                       uint64_t* newest_us) {
   std::vector<std::pair<int64_t, int>> out;
   *newest_us = since_us;
   if (nvml_->process_utilization == nullptr) return out;
   std::vector<NvmlProcessUtilization> samples(kMaxProcesses);
   unsigned int count = kMaxProcesses;
-  if (nvml_->process_utilization(device, samples.data(), &count, since_us) != kNvmlSuccess) {
+  if (nvml_->process_utilization(device.gpu, samples.data(), &count, since_us) != kNvmlSuccess) {
     return out;
   }
   for (unsigned int i = 0; i < std::min(count, kMaxProcesses); ++i) {

@@ -94,14 +94,20 @@ class Nvml {
   // All GPUs, in NVML's order. FailedPrecondition when they cannot even be counted.
   absl::StatusOr<std::vector<GpuDescription>> List();
 
-  // One device for Read(): a GPU or a MIG instance by UUID. NotFound.
-  absl::StatusOr<void*> Find(const std::string& uuid);
-  // The processes are what costs most; `with_processes` leaves them out. A MIG instance has clocks
-  // and power only as its whole GPU: `device` should be the GPU for those.
-  GpuReading Read(void* device, bool with_processes);
+  // One device for Read(): a GPU by its index, or a GPU or MIG instance by UUID.
+  struct Device {
+    void* gpu = nullptr;  // whole, also for an instance
+    std::string uuid;     // the device's own
+    std::optional<int> gpu_instance;
+  };
+  // NotFound.
+  absl::StatusOr<Device> Find(const std::string& index_or_uuid);
+  // Processes cost more than all the rest. Clocks and power of a MIG instance are its whole GPU's;
+  // processes are those of the instance alone.
+  GpuReading Read(const Device& device, bool with_processes);
   // Share of the SMs that each process used since `since_us` (NVML's clock; 0: what it remembers),
   // by pid. Empty where the driver does not tell. `*newest_us` gets the newest sample's time.
-  std::vector<std::pair<int64_t, int>> ProcessUse(void* device, uint64_t since_us,
+  std::vector<std::pair<int64_t, int>> ProcessUse(const Device& device, uint64_t since_us,
                                                   uint64_t* newest_us);
 
  private:

@@ -106,6 +106,8 @@ inline constexpr unsigned int kNvmlTemperatureGpu = 0;
   X(max_mig_count, "nvmlDeviceGetMaxMigDeviceCount", NvmlReturn(NvmlDevice, unsigned int*))       \
   X(mig_by_index, "nvmlDeviceGetMigDeviceHandleByIndex",                                          \
     NvmlReturn(NvmlDevice, unsigned int, NvmlDevice*))                                            \
+  X(gpu_of_mig, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",                                   \
+    NvmlReturn(NvmlDevice, NvmlDevice*))                                                          \
   X(gpu_instance, "nvmlDeviceGetGpuInstanceId", NvmlReturn(NvmlDevice, unsigned int*))            \
   X(compute_instance, "nvmlDeviceGetComputeInstanceId", NvmlReturn(NvmlDevice, unsigned int*))
 

@@ -341,6 +341,11 @@ FAKE_EXPORT NvmlReturn nvmlDeviceGetMigDeviceHandleByIndex(NvmlDevice device, un
                                                            NvmlDevice* out) {
   return Instance().MigByIndex(device, index, out);
 }
+FAKE_EXPORT NvmlReturn nvmlDeviceGetDeviceHandleFromMigDeviceHandle(NvmlDevice device,
+                                                                    NvmlDevice* out) {
+  *out = reinterpret_cast<NvmlDevice>(reinterpret_cast<uintptr_t>(device) % 1000);
+  return kNvmlSuccess;
+}
 FAKE_EXPORT NvmlReturn nvmlDeviceGetGpuInstanceId(NvmlDevice device, unsigned int* out) {
   return Instance().With(device, true, [&](FakeGpu&, FakeMig* mig) {
     if (mig == nullptr) return kNvmlNotSupported;
