@@ -24,6 +24,9 @@ const FlagSpec kProject = {"--project", kText, "runs/profile", "FOLDER",
 const FlagSpec kThreads = {
     "--threads", kInt, "", "N",
     "threads of the computation; default OMP_NUM_THREADS, else the CPU quota of the host"};
+const FlagSpec kOnContention = {
+    "--on-contention", kText, "warn", "POLICY",
+    "when another process uses the GPU: wait for it, warn in the profile, or fail"};
 const FlagSpec kDetach = {"--detach", kSwitch, "off", "", "print the job's id and do not wait"};
 const FlagSpec kWindow = {
     "--window", kText, "", "A:B",
@@ -54,6 +57,7 @@ std::vector<CommandSpec> MakeMeasuring() {
         kDevice,
         kProject,
         kThreads,
+        kOnContention,
         kDetach}},
       {CommandId::kProfileInfer,
        "profile infer",
@@ -76,6 +80,7 @@ std::vector<CommandSpec> MakeMeasuring() {
         {"--trace", kSwitch, "on", "", "write a Chrome trace for the analysis of kernels and ops",
          "", true},
         kThreads,
+        kOnContention,
         kDetach}},
   };
 }

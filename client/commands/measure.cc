@@ -118,6 +118,7 @@ absl::Status FillCommonSpec(const Context& context, const Server& server, Progre
   if (args.IsTyped("--warmup")) spec.set_warmup(args.Int("--warmup"));
   if (args.IsTyped("--repeat")) spec.set_repeat(args.Int("--repeat"));
   if (args.IsTyped("--device")) spec.set_device(args.Text("--device"));
+  if (args.IsTyped("--on-contention")) spec.set_on_contention(args.Text("--on-contention"));
   if (args.IsTyped("--project")) spec.set_project(args.Text("--project"));
   FillEnvironment(context, server, spec);
   return absl::OkStatus();

@@ -80,6 +80,7 @@ inline constexpr Reason kCaptureForbidden{"CAPTURE_FORBIDDEN",
                                           absl::StatusCode::kFailedPrecondition};
 inline constexpr Reason kCaptureBusy{"CAPTURE_BUSY", absl::StatusCode::kFailedPrecondition};
 inline constexpr Reason kGpuNotRecorded{"GPU_NOT_RECORDED", absl::StatusCode::kFailedPrecondition};
+inline constexpr Reason kGpuContended{"GPU_CONTENDED", absl::StatusCode::kFailedPrecondition};
 inline constexpr Reason kTimeLimit{"TIME_LIMIT", absl::StatusCode::kDeadlineExceeded};
 inline constexpr Reason kDaemonRestarted{"DAEMON_RESTARTED", absl::StatusCode::kAborted};
 inline constexpr Reason kCancelled{"CANCELLED", absl::StatusCode::kCancelled};
@@ -89,9 +90,11 @@ inline constexpr Reason kInternal{"INTERNAL", absl::StatusCode::kInternal};
 // Not reachable: exit 4.
 inline constexpr Reason kServerUnreachable{"SERVER_UNREACHABLE", absl::StatusCode::kUnavailable};
 inline constexpr Reason kDraining{"DRAINING", absl::StatusCode::kUnavailable};
+inline constexpr Reason kCordoned{"CORDONED", absl::StatusCode::kUnavailable};
 // Busy: exit 5.
 inline constexpr Reason kQueueFull{"QUEUE_FULL", absl::StatusCode::kResourceExhausted};
 inline constexpr Reason kBusy{"BUSY", absl::StatusCode::kResourceExhausted};
+inline constexpr Reason kQuotaExceeded{"QUOTA_EXCEEDED", absl::StatusCode::kResourceExhausted};
 // Who are you: exit 6.
 inline constexpr Reason kUnauthenticated{"UNAUTHENTICATED", absl::StatusCode::kUnauthenticated};
 inline constexpr Reason kPermissionDenied{"PERMISSION_DENIED", absl::StatusCode::kPermissionDenied};

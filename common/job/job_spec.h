@@ -19,6 +19,17 @@ inline const char* Name(AmpDtype dtype) {
   return dtype == AmpDtype::kFloat16 ? "float16" : "bfloat16";
 }
 
+// What to do when another process uses the GPU.
+enum class OnContention {
+  kWarn,  // measure; the profile says so
+  kWait,  // wait for it to leave before anything is measured
+  kFail,  // fail: before the measurement, or after it when somebody came meanwhile
+};
+
+inline const char* Name(OnContention policy) {
+  return policy == OnContention::kWait ? "wait" : policy == OnContention::kFail ? "fail" : "warn";
+}
+
 // A file that the job reads, as the client named it.
 struct InputRef {
   enum class Kind {
@@ -67,6 +78,7 @@ struct JobSpec {
   bool amp = true;
 
   int threads = 0;                   // intra-op threads; 0: the worker takes the CPU quota
+  OnContention on_contention = OnContention::kWarn;
   std::string cuda_visible_devices;  // local daemons only; "" leaves all visible
   int64_t time_limit_s = 1800;       // from STARTING
 };

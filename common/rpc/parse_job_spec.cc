@@ -201,6 +201,19 @@ absl::Status ParseTrain(const v1::TrainSpec& in, job::JobSpec& out) {
   return absl::OkStatus();
 }
 
+absl::Status ParseContention(const v1::JobSpec& in, job::JobSpec& out) {
+  if (!in.has_on_contention()) return absl::OkStatus();
+  for (const auto policy :
+       {job::OnContention::kWarn, job::OnContention::kWait, job::OnContention::kFail}) {
+    if (in.on_contention() != job::Name(policy)) continue;
+    out.on_contention = policy;
+    return absl::OkStatus();
+  }
+  return MakeError(reason::kArgumentInvalid,
+                   absl::StrCat("--on-contention \"", in.on_contention(), "\" is unknown"),
+                   {"--on-contention takes wait, warn or fail"});
+}
+
 }  // namespace
 
 absl::StatusOr<job::JobSpec> ParseJobSpec(const v1::JobSpec& in) {
@@ -243,6 +256,7 @@ absl::StatusOr<job::JobSpec> ParseJobSpec(const v1::JobSpec& in) {
   LY_RETURN_IF_ERROR(CheckRange("--repeat", out.repeat, 1, 1'000));
   out.threads = in.has_threads() ? in.threads() : 0;
   if (in.has_threads()) LY_RETURN_IF_ERROR(CheckRange("--threads", out.threads, 1, 4'096));
+  LY_RETURN_IF_ERROR(ParseContention(in, out));
   LY_RETURN_IF_ERROR(CheckText("CUDA_VISIBLE_DEVICES", in.cuda_visible_devices()));
   out.cuda_visible_devices = in.cuda_visible_devices();
   if (in.has_time_limit()) {

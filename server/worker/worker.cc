@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
+#include <memory>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -12,9 +14,11 @@
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/job/measurement_json.h"
+#include "server/gpu/nvml.h"
 #include "server/worker/capture/capture_clock.h"
 #include "server/worker/capture/cupti_source.h"
 #include "server/worker/link_observer.h"
+#include "server/worker/sampling/gpu_sampler.h"
 #include "server/worker/workload/compute_device.h"
 #include "server/worker/workload/environment.h"
 #include "server/worker/workload/infer_workload.h"
@@ -43,11 +47,22 @@ void WatchLink(WorkerChannel& channel, LinkObserver& observer) {
   }
 }
 
+// Null on the CPU. Made before the process is on the GPU, so that it knows who was there first.
+std::unique_ptr<GpuSampler> MakeGpuSampler(const WorkerPlan& plan) {
+  if (plan.device == "cpu") return nullptr;
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return std::make_unique<GpuSampler>(
+      GpuSampler::Options{.library = gpu::NvmlPath(),
+                          .device = NvmlDeviceOf(plan.device, visible == nullptr ? "" : visible),
+                          .pid = getpid()});
+}
+
 absl::StatusOr<job::Measurement> RunPlan(const WorkerPlan& plan, LinkObserver& observer) {
   LY_RETURN_IF_ERROR(LoadDeviceLibraries(plan.device));
   LY_ASSIGN_OR_RETURN(const auto activities, MakeActivitySource(plan.device, plan.trace));
   const HostProbe host;
-  const WorkloadDeps deps{observer, *activities, host, ChooseClock()};
+  const std::unique_ptr<GpuSampler> sampler = MakeGpuSampler(plan);
+  const WorkloadDeps deps{observer, *activities, host, ChooseClock(), sampler.get()};
   if (plan.mode == job::Mode::kTrain) return MakeTrainWorkload(plan, deps)->Run();
   return MakeInferWorkload(plan, deps)->Run();
 }

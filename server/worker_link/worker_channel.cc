@@ -59,6 +59,7 @@ void FillPlan(const WorkerPlan& plan, pb::Plan& out) {
   out.set_trace(plan.trace);
   out.set_workers(plan.workers);
   out.set_amp(plan.amp);
+  out.set_on_contention(job::Name(plan.on_contention));
   out.set_datasets_dir(plan.datasets_dir);
   out.set_cache_dir(plan.cache_dir);
 }
@@ -90,6 +91,9 @@ WorkerPlan ReadPlan(const pb::Plan& in) {
   plan.trace = in.trace();
   plan.workers = in.workers();
   plan.amp = in.amp();
+  for (const auto policy : {job::OnContention::kWait, job::OnContention::kFail}) {
+    if (in.on_contention() == job::Name(policy)) plan.on_contention = policy;
+  }
   plan.datasets_dir = in.datasets_dir();
   plan.cache_dir = in.cache_dir();
   return plan;

@@ -42,6 +42,7 @@ struct WorkerPlan {
   bool trace = true;
   int workers = 8;
   bool amp = true;
+  job::OnContention on_contention = job::OnContention::kWarn;
   std::string datasets_dir;  // training: where a dataset file's relative `path` is looked for first
   std::string cache_dir;     // training: where the built-in dataset is made
 };

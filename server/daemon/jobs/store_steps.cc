@@ -87,6 +87,7 @@ absl::StatusOr<worker_link::WorkerPlan> StoreSteps::Prepare(const JobPlace& plac
   plan.trace = spec.trace;
   plan.workers = spec.workers;
   plan.amp = spec.amp;
+  plan.on_contention = spec.on_contention;
   return plan;
 }
 

@@ -201,7 +201,9 @@ absl::StatusOr<job::Measurement> InferWorkload::Run() {
   LY_RETURN_IF_ERROR(MeasureUntraced());
   std::optional<CaptureSession> capture;
   if (plan_.trace) {
-    capture.emplace(CaptureSession::Options{.clock = deps_.clock}, deps_.activities);
+    capture.emplace(
+        CaptureSession::Options{.clock = deps_.clock, .expects_kernels = !run_.device().is_cpu()},
+        deps_.activities);
   }
   LY_RETURN_IF_ERROR(MeasureStages(capture ? &*capture : nullptr));
   LY_RETURN_IF_ERROR(run_.Conclude(traced_steps_wanted_));

@@ -6,17 +6,24 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/error.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/job/measurement_json.h"
 #include "common/trace/trace_writer.h"
+#include "server/worker/sampling/gpu_watch.h"
 #include "server/worker/torch_call.h"
 #include "server/worker/workload/findings.h"
 #include "server/worker/yolo9/model_loader.h"
 #include "server/worker/yolo9/variants.h"
 
 namespace libreyolo::worker {
+namespace {
+
+constexpr absl::Duration kContentionPoll = absl::Milliseconds(250);
+
+}  // namespace
 
 int RoundUpToStride(int imgsz) {
   return (imgsz + yolo9::kMaxStride - 1) / yolo9::kMaxStride * yolo9::kMaxStride;
@@ -43,7 +50,38 @@ MeasuredRun::MeasuredRun(const worker_link::WorkerPlan& plan, const WorkloadDeps
   result_.environment.clock = Name(deps_.clock);
 }
 
+absl::Status MeasuredRun::Contended(const std::string& users, const char* when) const {
+  return MakeError(reason::kGpuContended,
+                   absl::StrCat("another process uses the GPU ", when, ": ", users),
+                   {"--on-contention wait starts when it has left",
+                    "--on-contention warn measures all the same and says so in the profile"});
+}
+
+// Before this process is on the GPU itself.
+absl::Status MeasuredRun::MeetOtherUsers() {
+  if (deps_.gpu == nullptr || plan_.on_contention == job::OnContention::kWarn) {
+    return absl::OkStatus();
+  }
+  std::string users = deps_.gpu->OtherUsers();
+  if (plan_.on_contention == job::OnContention::kFail) {
+    return users.empty() ? absl::OkStatus() : Contended(users, "already");
+  }
+  for (std::string told; !users.empty(); users = deps_.gpu->OtherUsers()) {
+    LY_RETURN_IF_ERROR(CheckCancelled());
+    if (users != told) {
+      told = users;
+      deps_.observer.OnStage(worker_link::WorkerStage::kStarting,
+                             absl::StrCat("waiting for ", users, " to leave the GPU"));
+    }
+    // The job's time limit ends this, if nobody else does.
+    deps_.observer.OnProgress("wait for the GPU", 0, 0);
+    absl::SleepFor(kContentionPoll);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status MeasuredRun::OpenDevice() {
+  LY_RETURN_IF_ERROR(MeetOtherUsers());
   LY_ASSIGN_OR_RETURN(device_, ComputeDevice::Open(plan_.device));
   result_.device = device_->name();
   result_.device_name = device_->is_cpu() ? result_.environment.cpu_model : device_->name();
@@ -76,10 +114,18 @@ absl::Status MeasuredRun::Synchronize() const {
 absl::Status MeasuredRun::BeginUntraced() {
   LY_RETURN_IF_ERROR(CallTorch([this] { device_->ResetPeakMemory(); }));
   cpu_before_ = deps_.host.SampleCpu();
+  if (deps_.gpu != nullptr) deps_.gpu->BeginWindow();
   return absl::OkStatus();
 }
 
 absl::Status MeasuredRun::EndUntraced() {
+  if (deps_.gpu != nullptr) {
+    result_.gpu_watch = deps_.gpu->EndWindow(result_.images_processed);
+    const std::string users = ForeignUsers(result_.gpu_watch->foreign);
+    if (plan_.on_contention == job::OnContention::kFail && !users.empty()) {
+      return Contended(users, "while latencies were taken");
+    }
+  }
   cpu_usage_ = CompareCpu(cpu_before_, deps_.host.SampleCpu());
   // Read here: the records of a capture are not part of what the model needs.
   result_.peak_rss_bytes = PeakResidentBytes();
@@ -99,6 +145,10 @@ absl::Status MeasuredRun::Conclude(int traced_steps_wanted) {
   std::vector<job::Finding> findings =
       FindInMeasurement(result_, cpu_usage_.is_meaningful, traced_steps_wanted);
   std::move(findings.begin(), findings.end(), std::back_inserter(result_.findings));
+  if (result_.gpu_watch.has_value()) {
+    findings = FindInGpuWatch(*result_.gpu_watch);
+    std::move(findings.begin(), findings.end(), std::back_inserter(result_.findings));
+  }
   return absl::OkStatus();
 }
 

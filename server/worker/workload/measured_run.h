@@ -26,7 +26,9 @@ class MeasuredRun {
   // `plan` and what `deps` refers to outlive this object.
   MeasuredRun(const worker_link::WorkerPlan& plan, const WorkloadDeps& deps);
 
-  // Opens the plan's device and sets the number of compute threads. Errors of ComputeDevice::Open.
+  // Opens the plan's device, after what the plan wants of other users of the GPU, and sets the
+  // number of compute threads. Errors of ComputeDevice::Open, and
+  //   GPU_CONTENDED  another process uses the GPU, and the plan says that the job then fails
   absl::Status OpenDevice();
   // What was loaded, and what was odd about it.
   void DescribeModel(const yolo9::LoadedModel& model);
@@ -39,8 +41,8 @@ class MeasuredRun {
   // Waits for the device; nothing to do on the CPU.
   absl::Status Synchronize() const;
 
-  // Around the untraced window. Between the two the host's load and the peaks of memory are
-  // watched.
+  // Around the untraced window, before whose end images_processed is known. Between the two the
+  // GPU, the host's load and the peaks of memory are watched. GPU_CONTENDED as above.
   absl::Status BeginUntraced();
   absl::Status EndUntraced();
 
@@ -53,6 +55,9 @@ class MeasuredRun {
   void AddFinding(job::Finding::Severity severity, const char* code, std::string text);
 
  private:
+  absl::Status MeetOtherUsers();
+  absl::Status Contended(const std::string& users, const char* when) const;
+
   const worker_link::WorkerPlan& plan_;
   const WorkloadDeps& deps_;
   std::optional<ComputeDevice> device_;

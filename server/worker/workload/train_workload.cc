@@ -376,7 +376,8 @@ absl::StatusOr<job::Measurement> TrainWorkload::Run() {
         CaptureSession::Options{.clock = deps_.clock,
                                 .max_op_records = kMaxTracedOps,
                                 .expected_op_records = std::min(expected, kMaxTracedOps),
-                                .expected_marks = int64_t{traced_steps_} * 6},
+                                .expected_marks = int64_t{traced_steps_} * 6,
+                                .expects_kernels = !run_.device().is_cpu()},
         deps_.activities);
   }
   LY_RETURN_IF_ERROR(MeasurePhases(capture ? &*capture : nullptr));

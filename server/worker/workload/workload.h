@@ -10,6 +10,7 @@
 #include "common/job/measurement.h"
 #include "server/worker/capture/activity_source.h"
 #include "server/worker/capture/capture_clock.h"
+#include "server/worker/sampling/gpu_sampler.h"
 #include "server/worker/workload/environment.h"
 #include "server/worker_link/worker_plan.h"
 
@@ -33,6 +34,7 @@ struct WorkloadDeps {
   ActivitySource& activities;
   const HostProbe& host;
   ClockKind clock = ClockKind::kClockGettime;
+  GpuSampler* gpu = nullptr;  // watches a CUDA job's device; null on the CPU
 };
 
 class Workload {

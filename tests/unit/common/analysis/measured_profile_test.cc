@@ -146,6 +146,35 @@ TEST(MeasuredProfileTest, WithoutATrace) {
   ASSERT_OK(GetMetric(profile, "forward_wall_ms", "p").status());
 }
 
+TEST(MeasuredProfileTest, WhatWasSeenOfTheGpuIsKept) {
+  job::Measurement m = Inference({20, 10, 30, 20});
+  m.traced = false;
+  EXPECT_EQ(ProfileToJson(BuildProfile(m)).Find("gpu_watch"), nullptr);
+  job::GpuWatch watch;
+  watch.uuid = "GPU-1";
+  watch.throttled_ratio = 0.12;
+  watch.limits = {"power cap"};
+  watch.energy_per_image_j = 1.5;
+  watch.foreign = {{7, "python", std::nullopt, 30}};
+  watch.samples = {{.at_ns = 50 * kMs, .sm_clock_mhz = 1410}};
+  m.gpu_watch = watch;
+  const Profile profile = BuildProfile(m);
+  ASSERT_OK_AND_ASSIGN(const Profile again, ProfileFromJson(ProfileToJson(profile)));
+  ASSERT_TRUE(again.gpu_watch.has_value());
+  EXPECT_EQ(again.gpu_watch->foreign.at(0).busy_percent, 30);
+  EXPECT_EQ(again.gpu_watch->samples.at(0).sm_clock_mhz, 1410);
+  EXPECT_FALSE(again.gpu_watch->samples.at(0).power_w.has_value());
+  EXPECT_EQ(WriteProfileJson(again), WriteProfileJson(profile));
+  // A trace of before has no such member, and is none the worse.
+  JsonValue old{JsonValue::Object{}};
+  const JsonValue json = job::MeasurementToJson(m);
+  for (const auto& [key, value] : json.object()) {
+    if (key != "gpu_watch") old.Set(key, value);
+  }
+  ASSERT_OK_AND_ASSIGN(const job::Measurement back, job::MeasurementFromJson(old));
+  EXPECT_FALSE(back.gpu_watch.has_value());
+}
+
 TEST(MeasuredProfileTest, TrainingCountsTheImagesItProcessed) {
   const job::Measurement m = Training();
   ASSERT_OK_AND_ASSIGN(const Profile profile, LoadProfileFromBytes(OwnTrace(m), ""));

@@ -34,6 +34,13 @@ TEST(ParseJobSpecTest, FillsTheDefaultsOfInfer) {
   EXPECT_TRUE(spec.trace);
 }
 
+TEST(ParseJobSpecTest, KnowsThePoliciesForOtherUsersOfTheGpu) {
+  EXPECT_EQ(Parse("infer {}")->on_contention, job::OnContention::kWarn);
+  EXPECT_EQ(Parse("on_contention: 'wait' infer {}")->on_contention, job::OnContention::kWait);
+  EXPECT_EQ(Parse("on_contention: 'fail' infer {}")->on_contention, job::OnContention::kFail);
+  EXPECT_THAT(Parse("on_contention: 'WAIT' infer {}"), FailsWith(reason::kArgumentInvalid));
+}
+
 TEST(ParseJobSpecTest, FillsTheDefaultsOfTrain) {
   ASSERT_OK_AND_ASSIGN(const job::JobSpec spec,
                        Parse("size: 's' train { data { name: 'coco128' } }"));

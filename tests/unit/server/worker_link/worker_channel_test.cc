@@ -43,12 +43,14 @@ TEST(WorkerChannelTest, PlanAndCancelArriveAsSent) {
   plan.source_paths = {"/a.jpg", "/b.jpg"};
   plan.conf = 0.5;
   plan.amp_dtype = job::AmpDtype::kBfloat16;
+  plan.on_contention = job::OnContention::kWait;
   const std::string bytes = EncodeFrame(EncodePayload(DaemonMessage(plan))) +
                             EncodeFrame(EncodePayload(DaemonMessage(Cancel{})));
   ASSERT_EQ(send(daemon.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
   ASSERT_OK_AND_ASSIGN(const DaemonMessage first, channel.Receive());
   ASSERT_TRUE(std::holds_alternative<WorkerPlan>(first));
   EXPECT_EQ(std::get<WorkerPlan>(first).source_paths, plan.source_paths);
+  EXPECT_EQ(std::get<WorkerPlan>(first).on_contention, job::OnContention::kWait);
   EXPECT_EQ(std::get<WorkerPlan>(first).conf, 0.5);
   EXPECT_EQ(std::get<WorkerPlan>(first).amp_dtype, job::AmpDtype::kBfloat16);
   ASSERT_OK_AND_ASSIGN(const DaemonMessage second, channel.Receive());
