@@ -202,7 +202,10 @@ absl::Status Daemon::Start() {
   jobs_ = std::make_unique<JobManager>(
       JobManager::Deps{loop_, *pool_, clock_, launcher_, device_pool_, *steps_, *index_,
                        &rpc::ParseJobSpec, log_path,
-                       [this](bool measuring) { pool_->SetQuiet(measuring); }, BuildId()},
+                       [this](bool measuring) { pool_->SetQuiet(measuring); }, BuildId(),
+                       [this](const std::string& device, int64_t pid) {
+                         return devices_.HasProcessOf(device, pid);
+                       }},
       limits);
   LY_ASSIGN_OR_RETURN(const auto committed, RecoverStore());
   LY_RETURN_IF_ERROR(jobs_->Recover(committed));

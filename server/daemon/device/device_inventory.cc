@@ -1,6 +1,7 @@
 #include "server/daemon/device/device_inventory.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -13,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
+#include "common/base/log.h"
 #include "server/daemon/device/visible_devices.h"
 
 namespace libreyolo::daemon {
@@ -112,6 +114,22 @@ absl::StatusOr<std::string> DeviceInventory::Resolve(const std::string& text,
   return MakeError(reason::kDeviceNotFound,
                    absl::StrCat("there is no device \"", text, "\" on this host"),
                    {absl::StrCat("it has cpu, ", absl::StrJoin(seen, ", "))});
+}
+
+bool DeviceInventory::HasProcessOf(const std::string& id, int64_t pid) const {
+  const auto gpus = gpus_->ListGpus();
+  if (!gpus.ok()) {
+    LogWarning("device freed without asking the driver",
+               {{"device", id}, {"why", gpus.status().message()}});
+    return false;
+  }
+  for (const DeviceInfo& gpu : *gpus) {
+    if (gpu.id != id) continue;
+    for (const DeviceInfo::Process& process : gpu.processes) {
+      if (process.pid == pid || getpgid(static_cast<pid_t>(process.pid)) == pid) return true;
+    }
+  }
+  return false;
 }
 
 WorkerDevice WorkerDeviceOf(const std::string& id) {

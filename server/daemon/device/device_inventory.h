@@ -74,6 +74,9 @@ class DeviceInventory {
   //   DEVICE_NOT_FOUND there is no such GPU; the message lists those there are
   absl::StatusOr<std::string> Resolve(const std::string& text,
                                       const std::string& visible = "") const;
+  // True while process `pid`, or one of its group, is on the GPU `id`. False, and a line in the
+  // log, when the driver does not tell: a lease must not last for ever for that.
+  bool HasProcessOf(const std::string& id, int64_t pid) const;
 
  private:
   DeviceInfo Cpu() const;

@@ -53,6 +53,9 @@ class JobManager {
     std::function<std::string(const std::string& job_id)> log_path;
     std::function<void(bool measuring)> on_measuring;  // quiet, please
     std::string build_id;
+    // True while the driver still counts a process of the worker `pid` on a GPU. May block: called
+    // on the executor. Empty where no GPU can be asked.
+    std::function<bool(const std::string& device, int64_t pid)> is_on_device = {};
   };
   struct Request {
     profile::v1::JobSpec wire;
@@ -111,6 +114,8 @@ class JobManager {
   void OnTrialFolder(const std::string& id, absl::StatusOr<std::string> folder);
   void OnMessage(const std::string& id, worker_link::WorkerMessage message);
   void OnExit(const std::string& id, const WorkerExit& exit);
+  void AwaitDevice(const std::string& id, const WorkerExit& exit, int64_t pid);
+  void AfterExit(const std::string& id, const WorkerExit& exit);
   void AnalyzeTrial(Job& job);
   void OnAnalyzed(const std::string& id, const absl::Status& status);
   void CommitJob(Job& job);

@@ -131,10 +131,38 @@ void JobManager::OnExit(const std::string& id, const WorkerExit& exit) {
   if (job == nullptr) return;
   deps_.runner.CancelTimer(job->heartbeat);
   deps_.runner.CancelTimer(job->grace);
+  const int64_t pid = job->record.worker_pid;
   job->worker.reset();
   UpdateQuiet();
   job->record.worker_pid = 0;
   job->record.worker_start_ticks = 0;
+  if (!deps_.is_on_device || job->record.device == "cpu" || pid == 0) return AfterExit(id, exit);
+  ++job->steps_running;  // the job, and with it the lease, outlasts the wait
+  AwaitDevice(id, exit, pid);
+}
+
+// A process that is gone may still be on the GPU: its driver frees memory and ends kernels after
+// it. The next job, or the next trial, must not measure beside that.
+void JobManager::AwaitDevice(const std::string& id, const WorkerExit& exit, int64_t pid) {
+  const Job* job = FindActive(id);
+  if (job == nullptr) return;
+  deps_.executor.Submit([this, id, exit, pid, device = job->record.device] {
+    const bool there = deps_.is_on_device(device, pid);
+    deps_.runner.Post([this, id, exit, pid, there] {
+      if (there) {
+        deps_.runner.RunAfter(limits_.device_poll,
+                              [this, id, exit, pid] { AwaitDevice(id, exit, pid); });
+        return;
+      }
+      if (Job* left = FindActive(id)) --left->steps_running;
+      AfterExit(id, exit);
+    });
+  });
+}
+
+void JobManager::AfterExit(const std::string& id, const WorkerExit& exit) {
+  Job* job = FindActive(id);
+  if (job == nullptr) return;
   if (job->stopping()) return EndIfStopped(*job);
   if (!job->finished || exit.signal != 0 || exit.exit_code != 0) {
     const bool quiet = exit.signal == 0 && exit.exit_code == 0;

@@ -179,7 +179,10 @@ absl::Status InferWorkload::MeasureStages(CaptureSession* capture) {
   StepTimer timer(deps_.clock, StageNames(), traced_steps_wanted_);
   // The first iteration after the pause between the windows is slow: it belongs to neither.
   LY_RETURN_IF_ERROR(RunIteration(plan_.warmup + plan_.runs, nullptr).status());
-  if (capture != nullptr) LY_RETURN_IF_ERROR(capture->Start());
+  if (capture != nullptr) {
+    LY_RETURN_IF_ERROR(capture->Start());
+    timer.TellPhasesTo(*capture);
+  }
   const ClockPair begin = ReadClockPair(deps_.clock);
   LY_RETURN_IF_ERROR(RunTimedSteps(timer));
   const ClockLine line(deps_.clock, begin, ReadClockPair(deps_.clock));

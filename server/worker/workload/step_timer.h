@@ -24,9 +24,19 @@ class StepTimer {
   StepTimer(ClockKind clock, std::vector<std::string> phases, int step_count);
 
   void BeginStep();
-  void BeginPhase(size_t phase) { current().phases[phase].begin = ReadTicks(clock_); }
-  void EndPhase(size_t phase) { current().phases[phase].end = ReadTicks(clock_); }
+  void BeginPhase(size_t phase) {
+    if (session_ != nullptr) session_->EnterPhase(phases_[phase]);
+    current().phases[phase].begin = ReadTicks(clock_);
+  }
+  void EndPhase(size_t phase) {
+    current().phases[phase].end = ReadTicks(clock_);
+    if (session_ != nullptr) session_->LeavePhase();
+  }
   void EndStep() { current().end = ReadTicks(clock_); }
+
+  // From here on `session` is told which phase runs, so that calls of the GPU carry it. It must
+  // outlive the timed steps.
+  void TellPhasesTo(CaptureSession& session) { session_ = &session; }
 
   int step_count() const { return static_cast<int>(steps_.size()); }
   std::vector<job::TracedStep> Steps(const ClockLine& line) const;
@@ -47,6 +57,7 @@ class StepTimer {
 
   const ClockKind clock_;
   const std::vector<std::string> phases_;
+  CaptureSession* session_ = nullptr;
   std::vector<Step> steps_;
   std::vector<std::vector<Span>> spare_;
 };

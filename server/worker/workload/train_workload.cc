@@ -330,7 +330,10 @@ absl::Status TrainWorkload::RunTimedSteps(StepTimer& timer) {
 absl::Status TrainWorkload::MeasurePhases(CaptureSession* capture) {
   deps_.observer.OnStage(WorkerStage::kMeasuring, "phases, with a trace");
   StepTimer timer(deps_.clock, PhaseNames(), traced_steps_);
-  if (capture != nullptr) LY_RETURN_IF_ERROR(capture->Start());
+  if (capture != nullptr) {
+    LY_RETURN_IF_ERROR(capture->Start());
+    timer.TellPhasesTo(*capture);
+  }
   const ClockPair begin = ReadClockPair(deps_.clock);
   LY_RETURN_IF_ERROR(RunTimedSteps(timer));
   const ClockLine line(deps_.clock, begin, ReadClockPair(deps_.clock));

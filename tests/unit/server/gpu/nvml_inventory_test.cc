@@ -277,6 +277,20 @@ TEST_F(NvmlInventoryTest, NumbersCountWhatIsVisible) {
   EXPECT_THAT(devices.Resolve("2"), FailsWith(reason::kDeviceNotFound));
 }
 
+TEST_F(NvmlInventoryTest, KnowsWhetherAProcessIsStillOnADevice) {
+  FakeGpu gpu = Gpu(kUuidA);
+  gpu.processes = {
+      {static_cast<unsigned>(getpid()), 1, gpu::kNvmlNoInstance, gpu::kNvmlNoInstance}};
+  fake_.SetGpus({gpu, Gpu(kUuidB)});
+  const DeviceInventory devices = Devices();
+  EXPECT_TRUE(devices.HasProcessOf("cuda:0", getpid()));
+  EXPECT_TRUE(devices.HasProcessOf("cuda:0", getpgid(0)));  // of its group
+  EXPECT_FALSE(devices.HasProcessOf("cuda:1", getpid()));
+  EXPECT_FALSE(devices.HasProcessOf("cuda:0", 1));
+  fake_.SetCountResult(999);
+  EXPECT_FALSE(devices.HasProcessOf("cuda:0", getpid()));
+}
+
 TEST(WorkerDeviceTest, EachKindOfDeviceIsReachedInItsWay) {
   EXPECT_EQ(WorkerDeviceOf("cpu").name, "cpu");
   EXPECT_THAT(WorkerDeviceOf("cpu").environment, IsEmpty());

@@ -36,7 +36,11 @@ class JobManagerTest : public ::testing::Test {
     jobs_ = std::make_unique<JobManager>(
         JobManager::Deps{runner_, executor_, runner_, launcher_, devices_, steps_, store_,
                          &rpc::ParseJobSpec, [](const std::string& id) { return id + ".log"; },
-                         [this](bool measuring) { quiet_ = measuring; }, "build-1"},
+                         [this](bool measuring) { quiet_ = measuring; }, "build-1",
+                         [this](const std::string& device, int64_t pid) {
+                           asked_.emplace_back(device, pid);
+                           return still_on_device_;
+                         }},
         limits_);
     ASSERT_OK(jobs_->Recover(rolled_forward));
     RunAll();
@@ -108,6 +112,8 @@ class JobManagerTest : public ::testing::Test {
   }
   std::string Holder(const std::string& device) { return devices_.HolderOf(device); }
 
+  bool still_on_device_ = false;  // what the driver says of a worker that is gone
+  std::vector<std::pair<std::string, int64_t>> asked_;
   TempDir locks_;
   ManualRunner runner_;
   ManualExecutor executor_;
@@ -185,6 +191,42 @@ TEST_F(JobManagerTest, AWorkerSeesOnlyTheJobsEnvironment) {
   EXPECT_THAT(worker().request.environment,
               ElementsAre(std::make_pair("OMP_NUM_THREADS", "3"),
                           std::make_pair("CUDA_VISIBLE_DEVICES", "1")));
+}
+
+TEST_F(JobManagerTest, AGpuIsFreeOnlyWhenItsDriverHasLetTheWorkerGo) {
+  const std::string id = Begin(RequestFor("cuda:0"));
+  Measure();
+  const int pid = worker().pid();
+  still_on_device_ = true;
+  worker().Exit(0, 11, "");
+  RunAll();
+  EXPECT_THAT(asked_, ElementsAre(std::make_pair("cuda:0", int64_t{pid})));
+  EXPECT_EQ(Holder("cuda:0"), id);
+  EXPECT_EQ(State(id), "MEASURING");
+  const std::string next = Submit(RequestFor("cuda:0"));
+  RunAll();
+  EXPECT_EQ(State(next), "QUEUED");
+  still_on_device_ = false;
+  runner_.Advance(limits_.device_poll);
+  RunAll();
+  EXPECT_EQ(State(id), "FAILED");
+  EXPECT_EQ(Reason(id), "WORKER_CRASHED");
+  EXPECT_EQ(Holder("cuda:0"), next);
+}
+
+TEST_F(JobManagerTest, ACancelledJobsGpuIsWaitedForToo) {
+  const std::string id = Begin(RequestFor("cuda:0"));
+  Measure();
+  still_on_device_ = true;
+  ASSERT_OK(jobs_->Cancel(id));
+  worker().Exit(0, 9, "");
+  RunAll();
+  EXPECT_EQ(Holder("cuda:0"), id);
+  still_on_device_ = false;
+  runner_.Advance(limits_.device_poll);
+  RunAll();
+  EXPECT_EQ(State(id), "CANCELLED");
+  EXPECT_EQ(Holder("cuda:0"), "");
 }
 
 // ---- failures
