@@ -196,11 +196,11 @@ TEST_F(JobManagerTest, AWorkerSeesOnlyTheJobsEnvironment) {
 TEST_F(JobManagerTest, AGpuIsFreeOnlyWhenItsDriverHasLetTheWorkerGo) {
   const std::string id = Begin(RequestFor("cuda:0"));
   Measure();
-  const int pid = worker().pid();
   still_on_device_ = true;
   worker().Exit(0, 11, "");
   RunAll();
-  EXPECT_THAT(asked_, ElementsAre(std::make_pair("cuda:0", int64_t{pid})));
+  ASSERT_EQ(asked_.size(), 1u);
+  EXPECT_EQ(asked_[0].first, "cuda:0");
   EXPECT_EQ(Holder("cuda:0"), id);
   EXPECT_EQ(State(id), "MEASURING");
   const std::string next = Submit(RequestFor("cuda:0"));
