@@ -136,7 +136,7 @@ void JobManager::OnExit(const std::string& id, const WorkerExit& exit) {
   UpdateQuiet();
   job->record.worker_pid = 0;
   job->record.worker_start_ticks = 0;
-  if (!deps_.is_on_device || job->record.device == "cpu" || pid == 0) return AfterExit(id, exit);
+  if (!deps_.is_on_device || job->record.device == "cpu") return AfterExit(id, exit);
   ++job->steps_running;  // the job, and with it the lease, outlasts the wait
   AwaitDevice(id, exit, pid);
 }
