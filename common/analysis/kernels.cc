@@ -120,6 +120,11 @@ absl::StatusOr<KernelsReport> ReportKernels(const Profile& profile, const Kernel
     }
     report.matched_pct += row.pct_of_gpu;
   }
+  // Sums of rounded rows, without the dust of adding them up.
+  if (report.matched_ms_per_step.has_value()) {
+    report.matched_ms_per_step = RoundTo(*report.matched_ms_per_step, 4);
+  }
+  report.matched_pct = RoundTo(report.matched_pct, 2);
   if (query.top > 0 && report.matched > query.top) rows.resize(static_cast<size_t>(query.top));
   report.rows = std::move(rows);
   return report;
@@ -135,7 +140,7 @@ JsonValue ToJson(const KernelsReport& report) {
   json.Set("shown", static_cast<int64_t>(report.rows.size()));
   json.Set("total", report.total);
   json.Set("matched_ms_per_step", ToJson(report.matched_ms_per_step));
-  json.Set("matched_pct", RoundTo(report.matched_pct, 2));
+  json.Set("matched_pct", report.matched_pct);
   if (!report.findings.empty()) json.Set("findings", FindingsToJson(report.findings));
   return json;
 }

@@ -5,6 +5,7 @@
 #include "common/analysis/kernels.h"
 #include "common/analysis/profile_json.h"
 #include "common/analysis/profile_metrics.h"
+#include "common/analysis/statistics.h"
 #include "common/base/error.h"
 
 namespace libreyolo::analysis {
@@ -34,6 +35,9 @@ absl::StatusOr<OpsReport> ReportOps(const Profile& profile, const OpQuery& query
     if (row.self_ms_per_step.has_value()) {
       report.self_ms_per_step = report.self_ms_per_step.value_or(0) + *row.self_ms_per_step;
     }
+  }
+  if (report.self_ms_per_step.has_value()) {
+    report.self_ms_per_step = RoundTo(*report.self_ms_per_step, 4);
   }
   if (query.top > 0 && report.matched > query.top) {
     report.rows.resize(static_cast<size_t>(query.top));

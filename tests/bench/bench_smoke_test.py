@@ -80,6 +80,9 @@ class SmokeTest(unittest.TestCase):
     def test_loader(self):
         self.run_script("bench_loader_vs_peer.py", "--peer", self.find_peer())
 
+    def test_analysis(self):
+        self.run_script("bench_analysis_vs_peer.py", "--peer", self.find_peer())
+
     def test_infer(self):
         self.run_script("bench_infer_vs_peer.py", "--peer", self.find_peer())
 

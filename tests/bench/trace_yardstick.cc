@@ -3,7 +3,10 @@
 // turns; the ratio is of medians. Exits 0 when both limits are met, 1 when one is missed, 2 when
 // it could not be measured.
 //
-//   trace_yardstick [FILE]      without a file: a trace of 200 MB is made in the temporary folder
+//   trace_yardstick [FILE]           without a file: a trace of 200 MB is made in the temporary
+//   folder trace_yardstick --make FILE MB   makes a trace of that size trace_yardstick --serve FILE
+//   for scripts: each word on stdin is measured once, "bare" or a
+//                                    number of threads; prints CPU and wall seconds
 #include <simdjson.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -11,8 +14,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -82,9 +87,11 @@ double BarePass(const simdjson::padded_string& text) {
   return seconds;
 }
 
-double Analyse(const std::string& path) {
+double Analyse(const std::string& path, int threads = 1) {
   const double start = CpuSeconds();
-  const auto profile = analysis::LoadProfile(path);
+  analysis::LoadOptions options;
+  options.limits.threads = threads;
+  const auto profile = analysis::LoadProfile(path, options);
   if (!profile.ok()) {
     std::fprintf(stderr, "%s\n", std::string(profile.status().message()).c_str());
     std::exit(2);
@@ -136,6 +143,21 @@ int Measure(const std::string& path) {
   return speed >= kSpeedLimit && memory < kMemoryLimit ? 0 : 1;
 }
 
+int Serve(const std::string& path) {
+  const auto bytes = ReadFile(path);
+  if (!bytes.ok()) return 2;
+  const simdjson::padded_string padded(*bytes);
+  std::string word;
+  while (std::cin >> word) {
+    const auto start = std::chrono::steady_clock::now();
+    const double cpu = word == "bare" ? BarePass(padded) : Analyse(path, std::atoi(word.c_str()));
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+    std::printf("%.6f %.6f\n", cpu, wall.count());
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 }  // namespace
 }  // namespace libreyolo
 
@@ -143,6 +165,11 @@ int main(int argc, char** argv) {
   if (argc == 3 && std::string(argv[1]) == "--analyse-once") {
     libreyolo::Analyse(argv[2]);
     return 0;
+  }
+  if (argc == 3 && std::string(argv[1]) == "--serve") return libreyolo::Serve(argv[2]);
+  if (argc == 4 && std::string(argv[1]) == "--make") {
+    const size_t size = static_cast<size_t>(std::atoi(argv[3])) * 1'000'000;
+    return libreyolo::WriteFile(argv[2], libreyolo::MakeTrace(size)).ok() ? 0 : 2;
   }
   if (argc > 1) return libreyolo::Measure(argv[1]);
   std::string path = "/tmp/ly-trace-XXXXXX";

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/analysis/build_profile.h"
+#include "common/analysis/kernels.h"
 #include "common/analysis/load_profile.h"
 #include "common/analysis/profile_json.h"
 #include "common/analysis/statistics.h"
@@ -135,6 +136,9 @@ TEST(BugCasesTest, Case04Overlap) {
   EXPECT_EQ(profile.kernels[0].pct_of_gpu, 42.86);
   EXPECT_EQ(profile.kernels[1].pct_of_gpu, 42.86);
   EXPECT_EQ(profile.kernels[2].pct_of_gpu, 14.29);
+  ASSERT_OK_AND_ASSIGN(const KernelsReport kernels, ReportKernels(profile, {}));
+  EXPECT_EQ(kernels.matched_pct, 100.01) << "the rows' sum, and no more digits than they have";
+  EXPECT_EQ(kernels.matched_ms_per_step, 1.4);
   WhatIfQuery hidden;
   hidden.remove_category = "elementwise";
   hidden.remove_launches = 0;
