@@ -38,10 +38,10 @@ class InputsTest : public ::testing::Test {
     return out;
   }
   absl::StatusOr<v1::InputRef> Source(const std::string& word) {
-    return ResolveInput(remote_, word, /*allow_random=*/false, nullptr);
+    return ResolveInput(remote_, word, InputKind::kImages, nullptr);
   }
   absl::StatusOr<v1::InputRef> Weights(const std::string& word) {
-    return ResolveInput(remote_, word, /*allow_random=*/true, nullptr);
+    return ResolveInput(remote_, word, InputKind::kWeights, nullptr);
   }
 
   ClientPlace client_;
@@ -60,9 +60,11 @@ TEST_F(InputsTest, ALocalDaemonGetsNamesAndPaths) {
   ASSERT_OK_AND_ASSIGN(const v1::TraceRef path, ResolveTrace(local_, "../link/t.json", ""));
   EXPECT_EQ(path.local_path(), client_.Path("work/runs/t.json"));
   EXPECT_EQ(path.typed(), "../link/t.json");
-  ASSERT_OK_AND_ASSIGN(const v1::InputRef source, ResolveInput(local_, "./runs", false, nullptr));
+  ASSERT_OK_AND_ASSIGN(const v1::InputRef source,
+                       ResolveInput(local_, "./runs", InputKind::kImages, nullptr));
   EXPECT_EQ(source.local_path(), client_.Path("work/runs"));
-  ASSERT_OK_AND_ASSIGN(const v1::InputRef weights, ResolveInput(local_, "a.pt", true, nullptr));
+  ASSERT_OK_AND_ASSIGN(const v1::InputRef weights,
+                       ResolveInput(local_, "a.pt", InputKind::kWeights, nullptr));
   EXPECT_EQ(weights.name(), "a.pt");
   EXPECT_THAT(fake_.profiles.uploaded, IsEmpty());
 }
@@ -78,9 +80,9 @@ TEST_F(InputsTest, OwnFilesThatAreMissingAreNamedAsTyped) {
     const auto trace = ResolveTrace(server, "./none.json", "");
     EXPECT_THAT(trace, FailsWith(reason::kProfileNotFound));
     EXPECT_EQ(trace.status().message(), "not found: ./none.json");
-    EXPECT_THAT(ResolveInput(server, "./none.pt", true, nullptr),
+    EXPECT_THAT(ResolveInput(server, "./none.pt", InputKind::kWeights, nullptr),
                 FailsWith(reason::kWeightsNotFound));
-    EXPECT_THAT(ResolveInput(server, "./none.jpg", false, nullptr),
+    EXPECT_THAT(ResolveInput(server, "./none.jpg", InputKind::kImages, nullptr),
                 FailsWith(reason::kSourceNotFound));
   }
 }
@@ -140,10 +142,10 @@ TEST_F(InputsTest, BytesGoUpInChunksWithProgress) {
   const std::string text(1'300'000, 'w');
   client_.AddFile("work/a.pt", text);
   std::vector<std::pair<int64_t, int64_t>> shown;
-  ASSERT_OK_AND_ASSIGN(const v1::InputRef ref,
-                       ResolveInput(remote_, "./a.pt", true, [&](int64_t done, int64_t total) {
-                         shown.emplace_back(done, total);
-                       }));
+  ASSERT_OK_AND_ASSIGN(const v1::InputRef ref, ResolveInput(remote_, "./a.pt", InputKind::kWeights,
+                                                            [&](int64_t done, int64_t total) {
+                                                              shown.emplace_back(done, total);
+                                                            }));
   EXPECT_THAT(Blobs(ref), ElementsAre(Pair("a.pt", text)));
   EXPECT_THAT(shown,
               ElementsAre(Pair(524288, 1300000), Pair(1048576, 1300000), Pair(1300000, 1300000)));
@@ -162,10 +164,12 @@ TEST_F(InputsTest, AFileThatChangesMeanwhileIsNotTaken) {
   const auto change = [&](int64_t done, int64_t) {
     if (done == 524288) client_.AddFile("work/a.pt", std::string(1'300'000, 'v'));
   };
-  EXPECT_THAT(ResolveInput(remote_, "./a.pt", true, change), FailsWith(reason::kDigestMismatch));
+  EXPECT_THAT(ResolveInput(remote_, "./a.pt", InputKind::kWeights, change),
+              FailsWith(reason::kDigestMismatch));
   client_.AddFile("work/a.pt", std::string(1'300'000, 'w'));
   const auto shorten = [&](int64_t, int64_t) { client_.AddFile("work/a.pt", "w"); };
-  EXPECT_THAT(ResolveInput(remote_, "./a.pt", true, shorten), FailsWith(reason::kDigestMismatch));
+  EXPECT_THAT(ResolveInput(remote_, "./a.pt", InputKind::kWeights, shorten),
+              FailsWith(reason::kDigestMismatch));
   EXPECT_THAT(fake_.profiles.uploaded, IsEmpty());
 }
 
@@ -224,6 +228,30 @@ TEST_F(InputsTest, RandomIsAWordForWeightsOnly) {
   EXPECT_TRUE(weights.random());
   ASSERT_OK_AND_ASSIGN(const v1::InputRef source, Source("random"));
   EXPECT_EQ(source.name(), "random");
+}
+
+TEST_F(InputsTest, ADatasetGoesUpWithItsFolder) {
+  client_.AddFile("work/d/data.yaml", "train: images");
+  client_.AddFile("work/d/images/train/1.jpg", "one");
+  client_.AddFile("work/d/labels/train/1.txt", "0 0.5 0.5 1 1");
+  client_.AddFile("work/d/notes.md", "not sent");
+  ASSERT_OK_AND_ASSIGN(const v1::InputRef ref,
+                       ResolveInput(remote_, "./d", InputKind::kDataset, nullptr));
+  EXPECT_THAT(Blobs(ref),
+              ElementsAre(Pair("data.yaml", "train: images"), Pair("images/train/1.jpg", "one"),
+                          Pair("labels/train/1.txt", "0 0.5 0.5 1 1")));
+}
+
+TEST_F(InputsTest, ANamedDatasetFileLeavesItsNeighboursBehind) {
+  client_.AddFile("work/d/a.yaml", "train: images");
+  client_.AddFile("work/d/b.yaml", "train: others");
+  client_.AddFile("work/d/images/1.jpg", "one");
+  ASSERT_OK_AND_ASSIGN(const v1::InputRef ref,
+                       ResolveInput(remote_, "./d/a.yaml", InputKind::kDataset, nullptr));
+  EXPECT_THAT(Blobs(ref),
+              ElementsAre(Pair("a.yaml", "train: images"), Pair("images/1.jpg", "one")));
+  EXPECT_THAT(ResolveInput(remote_, "./none.yaml", InputKind::kDataset, nullptr),
+              FailsWith(reason::kDatasetNotFound));
 }
 
 }  // namespace

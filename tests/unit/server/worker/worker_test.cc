@@ -111,11 +111,12 @@ TEST_F(WorkerTest, ACudaDeviceThatCannotBeUsedIsNamed) {
   ExpectExit(kExitFailed);
 }
 
-TEST_F(WorkerTest, TrainingIsRefusedByName) {
+TEST_F(WorkerTest, ATrainingReadsItsDataset) {
   plan_.mode = job::Mode::kTrain;
+  plan_.source_paths = {folder_ + "/absent.yaml"};
   Start();
   ASSERT_OK(worker_->Send(plan_));
-  EXPECT_THAT(RunToFailure(), FailsWith(reason::kUnimplemented));
+  EXPECT_THAT(RunToFailure(), FailsWith(reason::kDatasetNotFound));
 }
 
 TEST_F(WorkerTest, CancelEndsALongJob) {
