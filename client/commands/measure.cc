@@ -107,7 +107,7 @@ absl::Status FillCommonSpec(const Context& context, const Server& server, Progre
   const Arguments& args = context.args();
   if (args.IsTyped("--weights")) {
     LY_ASSIGN_OR_RETURN(*spec.mutable_weights(),
-                        ResolveInput(server, args.Text("--weights"), /*allow_random=*/true,
+                        ResolveInput(server, args.Text("--weights"), InputKind::kWeights,
                                      [&](int64_t done, int64_t total) {
                                        progress.ShowBytes("uploading weights", done, total);
                                      }));

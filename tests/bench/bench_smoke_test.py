@@ -86,6 +86,12 @@ class SmokeTest(unittest.TestCase):
     def test_infer(self):
         self.run_script("bench_infer_vs_peer.py", "--peer", self.find_peer())
 
+    def test_run(self):
+        self.run_script("bench_run_vs_peer.py", "--peer", self.find_peer())
+
+    def test_loss_memory(self):
+        self.run_script("bench_loss_memory_vs_peer.py", "--peer", self.find_peer())
+
     def find_peer(self):
         peer = os.environ.get("LIBREYOLO_PEER", str(bench_util.ROOT / ".deps" / "peer"))
         if not (Path(peer) / "bin" / "libreyolo").exists():
