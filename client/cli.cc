@@ -76,6 +76,8 @@ absl::StatusOr<int> RunCommand(const Context& context) {
       return RunDaemonRestart(context);
     case CommandId::kDaemonLogs:
       return RunDaemonLogs(context);
+    case CommandId::kCompletion:
+      return RunCompletion(context);
   }
   return MakeError(reason::kInternal, "a command without code");
 }
@@ -109,6 +111,10 @@ void Context::Note(const std::string& text) const {
 }
 
 int RunCli(const std::vector<std::string>& args, const Streams& streams, const Deps& deps) {
+  // Not in the table: only the completion scripts call it.
+  if (!args.empty() && args[0] == "__complete") {
+    return RunComplete(std::vector<std::string>(args.begin() + 1, args.end()), streams, deps);
+  }
   const absl::StatusOr<CommandLine> line = ParseCommandLine(args);
   if (!line.ok()) {
     PrintError(line.status(), AsksForJson(args), streams.err);

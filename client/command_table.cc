@@ -25,7 +25,7 @@ const FlagSpec kThreads = {
     "--threads", kInt, "", "N",
     "threads of the computation; default OMP_NUM_THREADS, else the CPU quota of the host"};
 const FlagSpec kOnContention = {
-    "--on-contention", kText, "warn", "POLICY",
+    "--on-contention", kText, "warn", "wait|warn|fail",
     "when another process uses the GPU: wait for it, warn in the profile, or fail"};
 const FlagSpec kDetach = {"--detach", kSwitch, "off", "", "print the job's id and do not wait"};
 const FlagSpec kWindow = {
@@ -68,7 +68,7 @@ std::vector<CommandSpec> MakeMeasuring() {
         {"--batch", kInt, "1", "N", "images in one forward pass"},
         {"--imgsz", kInt, "640", "PIXELS", "size of the input"},
         {"--half", kSwitch, "off", "", "forward under autocast, CUDA only", "", true},
-        {"--amp-dtype", kText, "float16", "TYPE", "autocast type: float16 or bfloat16"},
+        {"--amp-dtype", kText, "float16", "float16|bfloat16", "autocast type"},
         {"--warmup", kInt, "20", "N", "iterations before the measured ones"},
         {"--runs", kInt, "100", "N", "measured iterations"},
         kRepeat,
@@ -110,7 +110,7 @@ std::vector<CommandSpec> MakeReaders() {
         {"--category", kText, "", "TEXT", "a piece of the category's name, any case"},
         {"--grep", kText, "", "RE", "regular expression (RE2), any case, on name and label"},
         {"--tensorcore", kSwitch, "off", "", "only kernels on Tensor Cores"},
-        {"--sort", kText, "time", "ORDER", "time, count or name"},
+        {"--sort", kText, "time", "time|count|name", "order of the rows"},
         kPhase,
         kWindow}},
       {CommandId::kProfileOps,
@@ -175,6 +175,11 @@ std::vector<CommandSpec> MakeOthers() {
       {CommandId::kJobsCancel, "jobs cancel", "End a job and wait until it has", {kJob}, {}},
       {CommandId::kJobsLogs, "jobs logs", "The end of what a job's workers logged", {kJob}, {}},
       {CommandId::kDevices, "devices", "The devices of the server, and who holds them", {}, {}},
+      {CommandId::kCompletion,
+       "completion",
+       "A script that lets a shell complete commands, flags, job ids, metrics and phases",
+       {{"shell", true, "bash, zsh or fish"}},
+       {}},
       {CommandId::kDaemonStatus,
        "daemon status",
        "The local daemon of the current folder; exit 4 when none runs",

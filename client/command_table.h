@@ -49,6 +49,7 @@ enum class CommandId {
   kDaemonStop,
   kDaemonRestart,
   kDaemonLogs,
+  kCompletion,
 };
 
 struct CommandSpec {

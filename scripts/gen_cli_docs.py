@@ -44,6 +44,14 @@ Results go to stdout, progress and remarks to stderr. With `--json` stdout carri
 error object with `reason`, `message` and `hints`, in which case stdout stays empty. Ctrl-C while a job runs cancels it and
 waits; a second one leaves at once. `NO_COLOR` makes the progress plain.
 
+`libreyolo completion bash|zsh|fish` prints a script that lets the shell complete commands, flags, job ids, profiles,
+metrics and phases; the packages install it. By hand:
+
+    source <(libreyolo completion bash)                                        # in ~/.bashrc; zsh likewise, after compinit
+    libreyolo completion fish >~/.config/fish/completions/libreyolo.fish
+
+A key asks a server that is there, for two seconds at most, and never starts a daemon.
+
 | exit | when |
 |---|---|
 | 0 | done |

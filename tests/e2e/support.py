@@ -86,6 +86,7 @@ class ClientTest(unittest.TestCase):
             if not line:
                 raise AssertionError(f"the daemon did not start: {said}")
             said += line
+        daemon.said = said
         # What it logs later must not fill the pipe; read it when somebody asks.
         os.set_blocking(daemon.stderr.fileno(), False)
         return daemon
@@ -99,6 +100,36 @@ class ClientTest(unittest.TestCase):
 
     def read_json(self, path):
         return json.loads((self.workspace / path).read_text())
+
+
+class ScriptedTest(ClientTest):
+    """A test with a served daemon, which clients are told of, whose worker does what a script says
+    (tests/support/scripted_worker.cc)."""
+
+    GOOD = "hello\nstage warming_up\nprogress warm-up 1 1\nstage measuring\nprogress measure 5 5\ntrace own\nfinish\n"
+
+    def setUp(self):
+        super().setUp()
+        self.socket = f"{self.scratch}/served.sock"
+        self.env["LIBREYOLO_SERVER"] = f"unix:{self.socket}"
+        self.worker = self.scratch / "worker"
+        scripted = pathlib.Path(os.environ["LIBREYOLO_TEST_BIN_DIR"]) / "scripted_worker"
+        self.worker.write_text(f"#!/bin/sh\nexec {scripted} {self.scratch}/scripts\n")
+        self.worker.chmod(0o700)
+        (self.scratch / "scripts").mkdir()
+        self.script("default", self.GOOD)
+
+    def tearDown(self):
+        self.env.pop("LIBREYOLO_SERVER")
+        super().tearDown()
+
+    def script(self, project, text):
+        """What the worker does for a project's last folder; "default" for all others."""
+        (self.scratch / "scripts" / project).write_text(text)
+
+    def serve(self, *flags):
+        return self.start_daemon("--worker", str(self.worker), "--cache", str(self.scratch / "cache"), "--hub",
+                                 "http://127.0.0.1:9", *flags)
 
 
 def kill_hard(pid):

@@ -1,7 +1,6 @@
 """The example client (docs/examples/python), made from the protos by stock tools, as a real peer of the shipped daemon."""
 
 import json
-import os
 import pathlib
 import socket
 import subprocess
@@ -13,9 +12,6 @@ import support
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "docs/examples/python"
 ENVIRONMENT = ROOT / ".deps/api-client"
-SCRIPTED_WORKER = pathlib.Path(os.environ["LIBREYOLO_TEST_BIN_DIR"]) / "scripted_worker"
-
-GOOD = "hello\nstage warming_up\nprogress warm-up 1 1\nstage measuring\nprogress measure 5 5\ntrace own\nfinish\n"
 
 
 def read_yaml(path):
@@ -106,7 +102,7 @@ class Lines:
             raise AssertionError(f"no {line!r} but {self.lines} and {self.process.stderr.read()}")
 
 
-class PythonClientTest(support.ClientTest):
+class PythonClientTest(support.ScriptedTest):
     @classmethod
     def setUpClass(cls):
         if not (ENVIRONMENT / ".complete").exists():
@@ -115,14 +111,6 @@ class PythonClientTest(support.ClientTest):
 
     def setUp(self):
         super().setUp()
-        self.socket = f"{self.scratch}/served.sock"
-        self.env["LIBREYOLO_SERVER"] = f"unix:{self.socket}"
-        worker = self.scratch / "worker"
-        worker.write_text(f"#!/bin/sh\nexec {SCRIPTED_WORKER} {self.scratch}/scripts\n")
-        worker.chmod(0o700)
-        self.flags = ["--worker", str(worker), "--cache", str(self.scratch / "cache"), "--hub", "http://127.0.0.1:9"]
-        (self.scratch / "scripts").mkdir()
-        self.script("default", GOOD)
         self.proxies = []
         self.clients = []
 
@@ -134,15 +122,7 @@ class PythonClientTest(support.ClientTest):
             client.stderr.close()
         for proxy in self.proxies:
             proxy.close()
-        self.env.pop("LIBREYOLO_SERVER")
         super().tearDown()
-
-    def script(self, project, text):
-        """What the worker does for a project's last folder; "default" for all others."""
-        (self.scratch / "scripts" / project).write_text(text)
-
-    def serve(self):
-        return self.start_daemon(*self.flags)
 
     def proxy(self):
         path = f"{self.scratch}/proxy.sock"
