@@ -64,7 +64,7 @@ class Daemon {
         blobs_(layout_.BlobDir(), kMaxUploadBytes),
         profiles_(config.state_dir + "/project_locks"),
         inputs_(layout_, blobs_, devices_,
-                {config.weights_folders, config.cache_dir, config.hub_base_url,
+                {config.weights_folders, config.datasets_folders, config.cache_dir, config.hub_base_url,
                  std::getenv("HF_TOKEN") == nullptr ? "" : std::getenv("HF_TOKEN")}),
         gate_(config.local, BuildId()),
         launcher_(config.worker_path, loop_) {}

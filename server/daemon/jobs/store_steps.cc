@@ -74,7 +74,14 @@ absl::StatusOr<worker_link::WorkerPlan> StoreSteps::Prepare(const JobPlace& plac
   plan.weights_digest = weights.digest;
   plan.size = spec.size;
   plan.source = spec.source.text;
-  LY_ASSIGN_OR_RETURN(plan.source_paths, inputs_.FindSource(spec, layout_.InputDir(place.job_id)));
+  const InputSettings& settings = inputs_.settings();
+  if (!settings.datasets_folders.empty()) plan.datasets_dir = settings.datasets_folders.front();
+  plan.cache_dir = settings.cache_dir;
+  LY_ASSIGN_OR_RETURN(plan.source_paths,
+                      inputs_.FetchSource(spec, layout_.InputDir(place.job_id), cancelled,
+                                          [&](int64_t done, int64_t total) {
+                                            progress("fetching the dataset", done, total);
+                                          }));
   plan.batch = spec.batch;
   plan.imgsz = spec.imgsz;
   plan.warmup = spec.warmup;
