@@ -84,6 +84,7 @@ Profile Builder::Build(const BuildOptions& options) {
   profile_.window_real_steps = figures_.steps;
   profile_.devices = figures_.devices;
   profile_.completeness = figures_.completeness;
+  profile_.queue_delay = figures_.queue_delay;
   FillGpuState();
   FillTimes();
   FillGpuFigures();

@@ -13,6 +13,7 @@ struct Interval {
   int64_t end_ns;
   uint32_t name;      // dense ids below `name_count`
   uint32_t category;  // below `category_count`
+  int32_t stream;     // not looked at: the streams of a device overlap as its kernels do
 };
 
 struct SweepResult {

@@ -191,6 +191,7 @@ struct Profile {
   std::vector<int64_t> dataload_ns;
   std::vector<DeviceFigures> devices;
   std::optional<Completeness> completeness;
+  std::optional<QueueDelay> queue_delay;
   std::optional<job::Environment> environment;
   std::optional<job::GpuWatch> gpu_watch;
   std::optional<job::ModelInfo> weights;

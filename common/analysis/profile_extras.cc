@@ -10,10 +10,11 @@
 namespace libreyolo::analysis {
 namespace {
 
-constexpr const char* kExtraKeys[] = {
-    "writer",      "job",     "validity",     "findings",    "levers",       "bound_stored",
-    "gpu",         "exact",   "tracing",      "devices",     "completeness", "peak_rss_mb",
-    "environment", "weights", "gpu_watch", "latencies_ns", "dataload_ns", "trials"};
+constexpr const char* kExtraKeys[] = {"writer",      "job",          "validity",     "findings",
+                                      "levers",      "bound_stored", "gpu",          "exact",
+                                      "tracing",     "devices",      "completeness", "peak_rss_mb",
+                                      "environment", "weights",      "gpu_watch",    "latencies_ns",
+                                      "dataload_ns", "trials",       "queue_delay"};
 
 struct GpuWord {
   GpuState state;
@@ -59,6 +60,24 @@ void VisitDevice(Visitor&& visit, T& device) {
   visit("sum_ns", device.sum_ns);
   visit("kernel_count", device.kernel_count);
   visit("stream_count", device.stream_count);
+}
+
+template <typename Visitor, typename T>
+void VisitStream(Visitor&& visit, T& stream) {
+  visit("stream", stream.stream);
+  visit("busy_ns", stream.busy_ns);
+  visit("sum_ns", stream.sum_ns);
+  visit("kernel_count", stream.kernel_count);
+}
+
+template <typename Visitor, typename T>
+void VisitQueueDelay(Visitor&& visit, T& delay) {
+  visit("launches", delay.launches);
+  visit("mean_ns", delay.mean_ns);
+  visit("p50_ns", delay.p50_ns);
+  visit("max_ns", delay.max_ns);
+  visit("last_ns", delay.last_ns);
+  visit("early_launches", delay.early_launches);
 }
 
 template <typename Visitor, typename T>
@@ -128,6 +147,26 @@ JsonValue FindingsToJson(const std::vector<job::Finding>& findings) {
   return JsonValue(std::move(items));
 }
 
+JsonValue DevicesToJson(const std::vector<DeviceFigures>& devices) {
+  JsonValue::Array items;
+  for (const DeviceFigures& device : devices) {
+    JsonValue& item = items.emplace_back(EmptyObject());
+    VisitDevice(ToObject{item}, device);
+    JsonValue::Array streams;
+    for (const StreamFigures& stream : device.streams) {
+      VisitStream(ToObject{streams.emplace_back(EmptyObject())}, stream);
+    }
+    item.Set("streams", JsonValue(std::move(streams)));
+  }
+  return JsonValue(std::move(items));
+}
+
+JsonValue QueueDelayToJson(const QueueDelay& delay) {
+  JsonValue json = EmptyObject();
+  VisitQueueDelay(ToObject{json}, delay);
+  return json;
+}
+
 bool IsExtraKey(absl::string_view key) {
   return std::any_of(std::begin(kExtraKeys), std::end(kExtraKeys),
                      [&](const char* extra) { return key == extra; });
@@ -154,16 +193,13 @@ void AppendExtras(const Profile& profile, JsonValue& document) {
     VisitTracing(ToObject{tracing}, *profile.tracing);
     add("tracing", std::move(tracing));
   }
-  JsonValue::Array devices;
-  for (const DeviceFigures& device : profile.devices) {
-    VisitDevice(ToObject{devices.emplace_back(EmptyObject())}, device);
-  }
-  add("devices", JsonValue(std::move(devices)));
+  add("devices", DevicesToJson(profile.devices));
   if (profile.completeness.has_value()) {
     JsonValue completeness = EmptyObject();
     VisitCompleteness(ToObject{completeness}, *profile.completeness);
     add("completeness", std::move(completeness));
   }
+  if (profile.queue_delay.has_value()) add("queue_delay", QueueDelayToJson(*profile.queue_delay));
   if (profile.peak_rss_mb.has_value()) add("peak_rss_mb", *profile.peak_rss_mb);
   if (profile.environment.has_value() || profile.weights.has_value()) {
     job::Measurement holder;
@@ -263,11 +299,20 @@ void ReadExtras(const JsonValue& document, Profile& profile) {
   if (const JsonValue* devices = document.Find("devices");
       devices != nullptr && devices->is_array()) {
     for (const JsonValue& item : devices->array()) {
-      VisitDevice(FromObject{item}, profile.devices.emplace_back());
+      DeviceFigures& device = profile.devices.emplace_back();
+      VisitDevice(FromObject{item}, device);
+      const JsonValue* streams = item.Find("streams");
+      if (streams == nullptr || !streams->is_array()) continue;
+      for (const JsonValue& stream : streams->array()) {
+        VisitStream(FromObject{stream}, device.streams.emplace_back());
+      }
     }
   }
   if (const JsonValue* completeness = document.Find("completeness"); completeness != nullptr) {
     VisitCompleteness(FromObject{*completeness}, profile.completeness.emplace());
+  }
+  if (const JsonValue* delay = document.Find("queue_delay"); delay != nullptr) {
+    VisitQueueDelay(FromObject{*delay}, profile.queue_delay.emplace());
   }
   if (const JsonValue* rss = document.Find("peak_rss_mb"); rss != nullptr && rss->is_number()) {
     profile.peak_rss_mb = rss->number();

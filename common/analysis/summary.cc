@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/analysis/profile_extras.h"
 #include "common/analysis/profile_json.h"
 #include "common/analysis/profile_metrics.h"
 
@@ -88,6 +89,8 @@ void AppendOwn(const SummaryReport& report, JsonValue& json) {
     item.Set("ratio", share.ratio);
   }
   add("phase_shares", JsonValue(std::move(shares)));
+  if (!report.devices.empty()) add("devices", DevicesToJson(report.devices));
+  if (report.queue_delay.has_value()) add("queue_delay", QueueDelayToJson(*report.queue_delay));
   if (report.on_cpu) {
     add("threads", ToJson(report.threads));
     add("peak_rss_mb", ToJson(report.peak_rss_mb));
@@ -128,6 +131,8 @@ SummaryReport Summarize(const Profile& profile) {
   report.memory_pressure = profile.memory_pressure;
   report.window_wall_ms = profile.window_wall_ms;
   report.window_real_steps = profile.window_real_steps;
+  report.devices = profile.devices;
+  report.queue_delay = profile.queue_delay;
   report.categories = profile.categories;
   report.phases = profile.phases;
   report.top_kernels = profile.kernels;

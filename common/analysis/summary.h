@@ -51,6 +51,8 @@ struct SummaryReport {
   std::vector<CategoryRow> categories;
   std::vector<PhaseRow> phases;
   std::vector<KernelRow> top_kernels;  // at most eight
+  std::vector<DeviceFigures> devices;  // ours, as is `queue_delay`; empty in the peer's profiles
+  std::optional<QueueDelay> queue_delay;
 
   // For a CPU profile: what stands in place of the GPU's lines.
   std::optional<int64_t> threads;

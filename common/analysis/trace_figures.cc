@@ -2,20 +2,18 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <set>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "common/analysis/interval_sweep.h"
+#include "common/analysis/device_activity.h"
 #include "common/analysis/kernel_category.h"
 #include "common/analysis/launch_index.h"
 #include "common/analysis/op_nesting.h"
 #include "common/analysis/phase_map.h"
 #include "common/analysis/processes.h"
+#include "common/analysis/queue_delay.h"
 #include "common/analysis/runtime_calls.h"
-#include "common/base/error.h"
+#include "common/analysis/step_window.h"
+#include "common/analysis/totals_by_name.h"
 #include "common/base/status_macros.h"
 
 namespace libreyolo::analysis {
@@ -24,40 +22,6 @@ namespace {
 using trace::RecordedTrace;
 
 constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-
-// Per-name totals of one phase, or of all. Names are dense ids, so a table finds the row; a trace
-// with very many names gets a hash map in its place.
-template <typename Totals>
-class TotalsByName {
- public:
-  explicit TotalsByName(size_t name_count = 0) : name_count_(name_count) {}
-
-  Totals& operator[](trace::NameId name) {
-    if (name_count_ > kMaxTable) return rows_[Place(sparse_.emplace(name, 0).first->second, name)];
-    if (table_.empty()) table_.resize(name_count_);
-    return rows_[Place(table_[name], name)];
-  }
-  std::vector<Totals>& rows() { return rows_; }
-
- private:
-  static constexpr size_t kMaxTable = 1 << 16;
-
-  // `slot` holds the row's index plus 1, or 0 before there is one.
-  size_t Place(uint32_t& slot, trace::NameId name) {
-    if (slot == 0) {
-      rows_.emplace_back();
-      rows_.back().name = name;
-      slot = static_cast<uint32_t>(rows_.size());
-    }
-    return slot - 1;
-  }
-
-  size_t name_count_;
-  std::vector<uint32_t> table_;
-  absl::flat_hash_map<trace::NameId, uint32_t> sparse_;
-  std::vector<Totals> rows_;
-};
 
 class Computation {
  public:
@@ -65,6 +29,7 @@ class Computation {
       : trace_(trace),
         options_(options),
         processes_(trace),
+        queue_delays_(trace.calls),
         kernels_(trace.names.size()),
         ops_(trace.names.size()) {}
 
@@ -92,8 +57,7 @@ class Computation {
   enum : int { kNoKernel = -2, kMixed = -1 };  // of a launch call, else its kernels' category
 
   void FindPhases();
-  absl::Status ChooseWindow();
-  void WindowWithoutMarkers();
+  absl::Status FindWindow();
   void AddCalls();
   void AddKernels();
   void AddKernel(const trace::KernelRecord& kernel);
@@ -104,7 +68,7 @@ class Computation {
   void CollectPhases();
   void CollectCategories();
 
-  bool Inside(int64_t time_ns) const { return time_ns >= begin_ && time_ns < end_; }
+  bool Inside(int64_t time_ns) const { return window_.Contains(time_ns); }
   // The phase's totals; unphased ones stand last.
   PhaseTotals& Phase(uint32_t process, int64_t time_ns) {
     const ProcessPhases& phases = phases_[process];
@@ -121,28 +85,24 @@ class Computation {
   std::vector<std::string> phase_names_;  // of all
   TraceFigures figures_;
 
-  // Times that count; wider than the window when there are no markers.
-  int64_t begin_ = kMin;
-  int64_t end_ = kMax;
-  std::vector<int64_t> step_starts_;
-
+  StepWindow window_;
   std::vector<CallKind> call_kinds_;  // by name
   std::optional<LaunchIndex> launches_;
   std::vector<int> launch_category_;  // by call
+  QueueDelays queue_delays_;
 
   absl::flat_hash_map<trace::NameId, NameClass> classes_;
   std::vector<std::string> category_names_;
   TotalsByName<KernelTotals> kernels_;
   TotalsByName<OpTotals> ops_;
   std::vector<PhaseTotals> phase_totals_;
-  std::map<int32_t, std::vector<Interval>> device_intervals_;
-  std::map<int32_t, std::set<int32_t>> device_streams_;
+  DeviceActivity devices_;
   std::vector<int64_t> step_last_end_;
   std::vector<int64_t> category_time_;
 };
 
 absl::StatusOr<TraceFigures> Computation::Run() {
-  LY_RETURN_IF_ERROR(ChooseWindow());
+  LY_RETURN_IF_ERROR(FindWindow());
   FindPhases();
   AddCalls();
   AddKernels();
@@ -168,73 +128,18 @@ void Computation::FindPhases() {
   phase_totals_.resize(phase_names_.size() + 1, PhaseTotals(trace_.names.size()));
 }
 
-absl::Status Computation::ChooseWindow() {
-  std::vector<trace::StepMarker> markers;  // every rank of a merged trace has its own
-  for (const trace::StepMarker& marker : trace_.markers) {
-    if (processes_.OfThread(marker.thread) == processes_.main()) markers.push_back(marker);
-  }
+absl::Status Computation::FindWindow() {
+  LY_ASSIGN_OR_RETURN(window_,
+                      ChooseWindow(trace_, processes_, options_.window, options_.all_markers));
   figures_.process_count = static_cast<int64_t>(processes_.count());
   figures_.main_process = processes_.name(processes_.main());
-  const int64_t count = static_cast<int64_t>(markers.size());
-  figures_.markers_in_trace = count;
-  WindowRange range;
-  if (options_.window.has_value()) {
-    range = *options_.window;
-    if (range.begin >= count) {
-      return MakeError(reason::kArgumentOutOfRange,
-                       absl::StrCat("the window begins at step marker ", range.begin,
-                                    ", but the trace has ", count, " (counted from 0)"));
-    }
-  } else if (count == 0) {
-    WindowWithoutMarkers();
-    return absl::OkStatus();
-  } else if (count >= 3 && !options_.all_markers) {
-    range.begin = 1;  // the first step of a foreign trace is a cold one
-  }
-  const int64_t last = std::min(range.end.value_or(count), count);
-  figures_.steps = last - range.begin;
-  begin_ = markers[static_cast<size_t>(range.begin)].start_ns;
-  if (last < count) {
-    end_ = markers[static_cast<size_t>(last)].start_ns;
-  } else {
-    end_ = begin_;
-    for (int64_t i = range.begin; i < last; ++i) {
-      const trace::StepMarker& marker = markers[static_cast<size_t>(i)];
-      end_ = std::max(end_, marker.start_ns + marker.duration_ns);
-    }
-  }
-  for (int64_t i = range.begin; i < last; ++i) {
-    step_starts_.push_back(markers[static_cast<size_t>(i)].start_ns);
-  }
-  figures_.kernels_by_step.resize(step_starts_.size());
-  step_last_end_.resize(step_starts_.size(), kMin);
-  figures_.window_start_ns = begin_;
-  figures_.window_end_ns = end_;
+  figures_.window_start_ns = window_.span_start_ns;
+  figures_.window_end_ns = window_.span_end_ns;
+  figures_.steps = static_cast<int64_t>(window_.step_starts.size());
+  figures_.markers_in_trace = window_.markers_in_trace;
+  figures_.kernels_by_step.resize(window_.step_starts.size());
+  step_last_end_.resize(window_.step_starts.size(), kMin);
   return absl::OkStatus();
-}
-
-// The span of all device activity, else of all host activity.
-void Computation::WindowWithoutMarkers() {
-  int64_t start = kMax;
-  int64_t end = kMin;
-  const auto extend = [&](int64_t from, int64_t duration) {
-    start = std::min(start, from);
-    end = std::max(end, from + duration);
-  };
-  for (const trace::KernelRecord& kernel : trace_.kernels) {
-    if (kernel.start_ns > 0) extend(kernel.start_ns, kernel.duration_ns);
-  }
-  if (end < start) {
-    for (const trace::OpRecord& op : trace_.ops) extend(op.start_ns, op.duration_ns);
-    for (const trace::RuntimeCall& call : trace_.calls) extend(call.start_ns, call.duration_ns);
-    for (const trace::Annotation& annotation : trace_.annotations) {
-      if (!annotation.on_gpu) extend(annotation.start_ns, annotation.duration_ns);
-    }
-  }
-  if (end >= start) {
-    figures_.window_start_ns = start;
-    figures_.window_end_ns = end;
-  }
 }
 
 void Computation::AddCalls() {
@@ -287,6 +192,7 @@ void Computation::AddKernels() {
       ++figures_.completeness.launches_without_kernel;
     }
   }
+  figures_.queue_delay = queue_delays_.Summarize();
 }
 
 void Computation::AddKernel(const trace::KernelRecord& kernel) {
@@ -311,10 +217,12 @@ void Computation::AddKernel(const trace::KernelRecord& kernel) {
   if (launched && call_kinds_[trace_.calls[call].name] == CallKind::kGraphLaunch) {
     ++completeness.graph_kernels;
   }
+  if (launched) queue_delays_.Add(call, kernel.start_ns);
   const int64_t end = kernel.start_ns + kernel.duration_ns;
-  if (!step_starts_.empty()) {
-    const auto after = std::upper_bound(step_starts_.begin(), step_starts_.end(), time);
-    const size_t step = static_cast<size_t>(after - step_starts_.begin()) - 1;
+  if (!window_.step_starts.empty()) {
+    const auto after =
+        std::upper_bound(window_.step_starts.begin(), window_.step_starts.end(), time);
+    const size_t step = static_cast<size_t>(after - window_.step_starts.begin()) - 1;
     if (launched) ++figures_.kernels_by_step[step];
     step_last_end_[step] = std::max(step_last_end_[step], end);
   }
@@ -330,39 +238,20 @@ void Computation::AddKernel(const trace::KernelRecord& kernel) {
     totals->time_ns += kernel.duration_ns;
     ++totals->count;
   }
-  device_streams_[kernel.device].insert(kernel.stream);
-  device_intervals_[kernel.device].push_back(
-      {kernel.start_ns, end, kernel.name, name_class.category});
+  devices_.Add(kernel, name_class.category);
 }
 
 void Computation::SweepDevices() {
-  std::vector<int64_t> category_exclusive(category_names_.size());
-  for (auto& [device, intervals] : device_intervals_) {
-    const SweepResult swept =
-        SweepIntervals(intervals, trace_.names.size(), category_names_.size());
-    DeviceFigures figures;
-    figures.device = device;
-    figures.busy_ns = swept.union_ns;
-    figures.kernel_count = static_cast<int64_t>(intervals.size());
-    figures.stream_count = static_cast<int64_t>(device_streams_[device].size());
-    for (const Interval& interval : intervals)
-      figures.sum_ns += interval.end_ns - interval.start_ns;
-    figures_.devices.push_back(figures);
-    figures_.busy_ns += swept.union_ns;
-    for (KernelTotals& totals : kernels_.rows()) {
-      totals.exclusive_ns += swept.name_exclusive_ns[totals.name];
-    }
-    for (size_t i = 0; i < category_exclusive.size(); ++i) {
-      category_exclusive[i] += swept.category_exclusive_ns[i];
-    }
-  }
-  const int64_t devices = std::max<int64_t>(1, static_cast<int64_t>(figures_.devices.size()));
-  figures_.busy_ns /= devices;
+  DeviceActivity::Result swept = devices_.Sweep(trace_.names.size(), category_names_.size());
+  figures_.devices = std::move(swept.devices);
+  figures_.busy_ns = swept.busy_ns;
   for (size_t i = 0; i < category_names_.size(); ++i) {
     figures_.categories.push_back(
-        {category_names_[i], category_time_[i], category_exclusive[i] / devices, 0});
+        {category_names_[i], category_time_[i], swept.category_exclusive_ns[i], 0});
   }
-  for (KernelTotals& totals : kernels_.rows()) totals.exclusive_ns /= devices;
+  for (KernelTotals& totals : kernels_.rows()) {
+    totals.exclusive_ns = swept.name_exclusive_ns[totals.name];
+  }
   const auto longest = [](const KernelTotals& a, const KernelTotals& b) {
     return a.time_ns != b.time_ns ? a.time_ns > b.time_ns : a.name < b.name;
   };
@@ -427,8 +316,8 @@ void Computation::FindGpuPeriod() {
   }
   // Only where the GPU is clearly behind: a step's tail that reaches a little into the next one is
   // no backlog, and over few steps its jitter would pass for one.
-  const int64_t period = (end_ - begin_) / figures_.steps;
-  if (first >= last || end - end_ < period / 10) return;
+  const int64_t period = (window_.end_ns - window_.begin_ns) / figures_.steps;
+  if (first >= last || end - window_.end_ns < period / 10) return;
   figures_.gpu_period_ns =
       (step_last_end_[last] - step_last_end_[first]) / static_cast<int64_t>(last - first);
 }
@@ -453,7 +342,8 @@ void Computation::CollectCategories() {
 void Computation::CollectPhases() {
   // Of the process whose steps are counted: those of other ranks run beside it.
   const ProcessPhases& own = phases_[processes_.main()];
-  const std::vector<PhaseMap::Wall> own_walls = own.map.WallBetween(begin_, end_);
+  const std::vector<PhaseMap::Wall> own_walls =
+      own.map.WallBetween(window_.begin_ns, window_.end_ns);
   std::vector<PhaseMap::Wall> walls(phase_names_.size());
   for (size_t i = 0; i < own_walls.size(); ++i) walls[own.index[i]] = own_walls[i];
   for (size_t i = 0; i < phase_totals_.size(); ++i) {
@@ -488,27 +378,6 @@ void Computation::CollectPhases() {
 }
 
 }  // namespace
-
-absl::StatusOr<WindowRange> ParseWindowRange(absl::string_view text) {
-  const size_t colon = text.find(':');
-  const auto fail = [&] {
-    return MakeError(reason::kArgumentInvalid, absl::StrCat("\"", text, "\" is no window"),
-                     {"write A:B, step markers A to B - 1 counted from 0, such as 2:8 or 1:"});
-  };
-  if (colon == absl::string_view::npos) return fail();
-  WindowRange range;
-  const absl::string_view begin = text.substr(0, colon);
-  const absl::string_view end = text.substr(colon + 1);
-  int64_t value = 0;
-  if (!begin.empty()) {
-    if (!absl::SimpleAtoi(begin, &range.begin) || range.begin < 0) return fail();
-  }
-  if (!end.empty()) {
-    if (!absl::SimpleAtoi(end, &value) || value <= range.begin) return fail();
-    range.end = value;
-  }
-  return range;
-}
 
 absl::StatusOr<TraceFigures> ComputeFigures(const RecordedTrace& trace,
                                             const FigureOptions& options) {

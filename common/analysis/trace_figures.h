@@ -13,18 +13,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/analysis/step_window.h"
 #include "common/trace/recorded_trace.h"
 
 namespace libreyolo::analysis {
-
-// Step markers A to B - 1, counted from 0 over the host's; `end` absent means all that follow.
-struct WindowRange {
-  int64_t begin = 0;
-  std::optional<int64_t> end;
-};
-
-// "2:8", "2:" and ":8". ARGUMENT_INVALID for anything else.
-absl::StatusOr<WindowRange> ParseWindowRange(absl::string_view text);
 
 struct KernelTotals {
   trace::NameId name = 0;
@@ -58,12 +50,32 @@ struct PhaseFigures {
   std::vector<OpTotals> ops;
 };
 
+// `busy_ns` is the union of the kernels' intervals, `sum_ns` their durations added up.
+struct StreamFigures {
+  int32_t stream = 0;
+  int64_t busy_ns = 0;
+  int64_t sum_ns = 0;
+  int64_t kernel_count = 0;
+};
+
 struct DeviceFigures {
   int32_t device = 0;
-  int64_t busy_ns = 0;  // union
+  int64_t busy_ns = 0;
   int64_t sum_ns = 0;
   int64_t kernel_count = 0;
   int64_t stream_count = 0;
+  std::vector<StreamFigures> streams;  // by number
+};
+
+// From the start of a launch call to the start of its kernel; of a graph's kernels, the first.
+struct QueueDelay {
+  int64_t launches = 0;  // in the window, with a kernel that has a time
+  int64_t mean_ns = 0;
+  int64_t p50_ns = 0;
+  int64_t max_ns = 0;
+  int64_t last_ns = 0;  // of the launch whose kernel started last
+  int64_t early_launches =
+      0;  // not in these: the kernel's clock shows an earlier time than the call's
 };
 
 // How every record of the window was accounted for.
@@ -102,8 +114,9 @@ struct TraceFigures {
   int64_t launches = 0;
   int64_t graph_launches = 0;
   int64_t device_allocs = 0;
-  int64_t host_wait_ns = 0;              // inside synchronising calls
-  std::vector<int64_t> kernels_by_step;  // by launch alone
+  int64_t host_wait_ns = 0;               // inside synchronising calls
+  std::vector<int64_t> kernels_by_step;   // by launch alone
+  std::optional<QueueDelay> queue_delay;  // absent when no kernel's launch is known
 
   std::vector<KernelTotals> kernels;  // by time, longest first
   std::vector<OpTotals> ops;          // by self time, longest first

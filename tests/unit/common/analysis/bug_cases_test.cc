@@ -5,12 +5,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/analysis/build_profile.h"
+#include "common/analysis/compare.h"
 #include "common/analysis/kernels.h"
 #include "common/analysis/load_profile.h"
 #include "common/analysis/profile_json.h"
 #include "common/analysis/statistics.h"
+#include "common/analysis/summary.h"
+#include "common/analysis/trace_figures.h"
 #include "common/analysis/verdict.h"
 #include "common/analysis/what_if.h"
+#include "common/base/error.h"
+#include "common/base/status_macros.h"
+#include "common/trace/trace_reader.h"
 #include "tests/support/fixtures.h"
 #include "tests/support/status_matchers.h"
 
@@ -18,12 +24,19 @@ namespace libreyolo::analysis {
 namespace {
 
 using ::libreyolo::testing::DataPath;
+using ::libreyolo::testing::FailsWith;
 using ::libreyolo::testing::ReadJsonFile;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 absl::StatusOr<Profile> LoadCase(const std::string& name) {
   return LoadProfile(DataPath("traces/" + name + ".json"));
+}
+
+absl::StatusOr<TraceFigures> FiguresOfCase(const std::string& name) {
+  LY_ASSIGN_OR_RETURN(const trace::RecordedTrace trace,
+                      trace::ReadTrace(DataPath("traces/" + name + ".json")));
+  return ComputeFigures(trace, {});
 }
 
 const job::Finding* FindFinding(const Profile& profile, const std::string& code) {
@@ -81,7 +94,11 @@ TEST(BugCasesTest, Case01OfKernelsAndOps) {
 TEST(BugCasesTest, Case02BareNumbers) {
   ASSERT_OK_AND_ASSIGN(const Profile profile, LoadCase("02-inf-bandwidth"));
   EXPECT_EQ(profile.memcpy_ms_per_step, 0.04);
+  ASSERT_OK_AND_ASSIGN(const TraceFigures figures, FiguresOfCase("02-inf-bandwidth"));
+  EXPECT_EQ(figures.copy_count, 2) << "the copy without a length stays an event";
+  EXPECT_EQ(figures.copy_ns, 40000);
   EXPECT_EQ(profile.completeness->kernels, 2);
+  EXPECT_EQ(profile.exact.gpu_sum_ms, 0.5);
   EXPECT_EQ(profile.exact.gpu_busy_ms, 0.5);
   EXPECT_EQ(profile.gpu_util, 0.5) << "kernels only: copies are not busy time";
   ASSERT_NE(FindFinding(profile, "BARE_NUMBERS"), nullptr);
@@ -129,7 +146,21 @@ TEST(BugCasesTest, Case04Overlap) {
   EXPECT_EQ(profile.exact.gpu_busy_ms, 0.8);
   EXPECT_EQ(profile.gpu_util, 0.8);
   EXPECT_EQ(profile.gpu_util_raw, 1.4) << "the reference's figure, kept for comparison";
-  EXPECT_EQ(profile.devices[0].stream_count, 3);
+  ASSERT_EQ(profile.devices.size(), 1u);
+  const DeviceFigures& device = profile.devices[0];
+  EXPECT_EQ(device.stream_count, 3);
+  EXPECT_EQ(1'000'000 - device.busy_ns, 200'000) << "idle in the step of 1000 us";
+  EXPECT_EQ(profile.step_ms, 1.0);
+  EXPECT_EQ(device.sum_ns - device.busy_ns, 600'000) << "overlap";
+  EXPECT_EQ(static_cast<double>(device.sum_ns) / static_cast<double>(device.busy_ns), 1.75);
+  ASSERT_EQ(device.streams.size(), 3u);
+  const int64_t streams[][2] = {{7, 600'000}, {13, 600'000}, {20, 200'000}};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(device.streams[i].stream, streams[i][0]);
+    EXPECT_EQ(device.streams[i].busy_ns, streams[i][1]);
+    EXPECT_EQ(device.streams[i].sum_ns, streams[i][1]);
+    EXPECT_EQ(device.streams[i].kernel_count, 1);
+  }
   EXPECT_FALSE(profile.memory_pressure);
   EXPECT_EQ(profile.bound, kBoundCompute);
   ASSERT_EQ(profile.kernels.size(), 3u);
@@ -153,6 +184,40 @@ TEST(BugCasesTest, Case04Overlap) {
   EXPECT_NEAR(*report.step_projected_exact_ms, 0.8, 1e-9);
 }
 
+TEST(BugCasesTest, Case04KernelsOverlapOnOneStream) {
+  ASSERT_OK_AND_ASSIGN(const Profile profile,
+                       Build({Event("user_annotation", "ProfilerStep#1", 0, 1000),
+                              Event("kernel", "late", 300, 100, R"({"device":0,"stream":7})"),
+                              Event("kernel", "first", 100, 100, R"({"device":0,"stream":7})"),
+                              Event("kernel", "beside", 150, 300, R"({"device":0,"stream":9})"),
+                              Event("kernel", "dependent", 180, 60, R"({"device":0,"stream":7})"),
+                              Event("kernel", "other", 10, 50, R"({"device":1,"stream":7})")}));
+  ASSERT_EQ(profile.devices.size(), 2u) << "a stream's number says nothing across devices";
+  const DeviceFigures& device = profile.devices[0];
+  ASSERT_EQ(device.streams.size(), 2u);
+  EXPECT_EQ(device.streams[0].stream, 7);
+  EXPECT_EQ(device.streams[0].busy_ns, 240'000);
+  EXPECT_EQ(device.streams[0].sum_ns, 260'000);
+  EXPECT_EQ(device.streams[0].kernel_count, 3);
+  EXPECT_EQ(device.streams[1].busy_ns, 300'000);
+  EXPECT_EQ(device.busy_ns, 350'000);
+  EXPECT_EQ(device.sum_ns, 560'000);
+}
+
+TEST(BugCasesTest, Case04StreamsAreInTheFileAndInTheSummary) {
+  ASSERT_OK_AND_ASSIGN(const Profile profile, LoadCase("04-two-stream-overlap"));
+  ASSERT_OK_AND_ASSIGN(const JsonValue file, ParseJson(WriteProfileJson(profile)));
+  ASSERT_OK_AND_ASSIGN(const Profile again, ProfileFromJson(file));
+  EXPECT_EQ(WriteProfileJson(again), WriteProfileJson(profile));
+  ASSERT_EQ(again.devices.size(), 1u);
+  ASSERT_EQ(again.devices[0].streams.size(), 3u);
+  EXPECT_EQ(again.devices[0].streams[1].stream, 13);
+  EXPECT_EQ(again.devices[0].streams[1].busy_ns, 600'000);
+  const JsonValue summary = ToJson(Summarize(profile));
+  ASSERT_NE(summary.Find("devices"), nullptr);
+  EXPECT_EQ(summary.Find("devices")->ToCompact(), file.Find("devices")->ToCompact());
+}
+
 TEST(BugCasesTest, Case05NoMarkers) {
   ASSERT_OK_AND_ASSIGN(const Profile profile, LoadCase("05-no-profilerstep"));
   EXPECT_EQ(profile.window_real_steps, 0);
@@ -164,6 +229,12 @@ TEST(BugCasesTest, Case05NoMarkers) {
   ASSERT_EQ(profile.kernels_by_phase.size(), 1u);
   EXPECT_EQ(profile.kernels_by_phase[0].first, "forward");
   EXPECT_EQ(profile.kernels_by_phase[0].second.size(), 3u) << "by launch";
+  ASSERT_OK_AND_ASSIGN(const TraceFigures figures, FiguresOfCase("05-no-profilerstep"));
+  EXPECT_EQ(figures.window_start_ns, 1'010'000);
+  EXPECT_EQ(figures.window_end_ns, 1'200'000) << "the GPU's span, 190 us";
+  ASSERT_EQ(figures.phases.size(), 1u);
+  EXPECT_EQ(figures.phases[0].kernel_count, 3);
+  EXPECT_EQ(figures.phases[0].gpu_ns, 130'000);
   ASSERT_NE(FindFinding(profile, "NO_STEP_MARKERS"), nullptr);
 }
 
@@ -177,6 +248,52 @@ TEST(BugCasesTest, Case06KernelsBehindTheirPhase) {
   EXPECT_EQ(profile.exact.gpu_sum_ms, 0.85);
   EXPECT_EQ(profile.gpu_util, 0.85);
   EXPECT_EQ(profile.exact.host_wait_ms, 0.75);
+  EXPECT_EQ(profile.step_ms, 1.0);
+  EXPECT_EQ(FindPhase(profile, "backward")->kernels_per_step, 1);
+  EXPECT_EQ(FindPhase(profile, "optimizer")->kernels_per_step, 1);
+  ASSERT_EQ(profile.kernels_by_phase[0].second.size(), 2u);
+  EXPECT_EQ(profile.kernels_by_phase[0].second[0].total_ns, 300'000);
+  EXPECT_EQ(profile.kernels_by_phase[0].second[1].total_ns, 150'000);
+  ASSERT_TRUE(profile.queue_delay.has_value());
+  EXPECT_EQ(profile.queue_delay->launches, 4);
+  EXPECT_EQ(profile.queue_delay->last_ns, 590'000) << "launched at 1210, started at 1800";
+  EXPECT_EQ(profile.queue_delay->max_ns, 590'000);
+  EXPECT_EQ(profile.queue_delay->p50_ns, 320'000) << "of 40, 290, 350, 590";
+  EXPECT_EQ(profile.queue_delay->mean_ns, 317'500);
+  ASSERT_OK_AND_ASSIGN(const JsonValue file, ParseJson(WriteProfileJson(profile)));
+  ASSERT_OK_AND_ASSIGN(const Profile again, ProfileFromJson(file));
+  ASSERT_TRUE(again.queue_delay.has_value());
+  EXPECT_EQ(again.queue_delay->last_ns, 590'000);
+  EXPECT_EQ(again.queue_delay->p50_ns, 320'000);
+  const JsonValue summary = ToJson(Summarize(profile));
+  ASSERT_NE(summary.Find("queue_delay"), nullptr);
+  EXPECT_EQ(summary.Find("queue_delay")->Find("last_ns")->int_value(), 590'000);
+}
+
+TEST(BugCasesTest, Case06OfGraphsAndClocksThatDisagree) {
+  ASSERT_OK_AND_ASSIGN(
+      const Profile profile,
+      Build({Event("user_annotation", "ProfilerStep#1", 1, 1000),
+             Event("cuda_runtime", "cudaGraphLaunch", 10, 5, R"({"correlation":1})"),
+             Event("cuda_runtime", "cudaLaunchKernel", 20, 5, R"({"correlation":2})"),
+             Event("cuda_runtime", "cudaLaunchKernel", 700, 5, R"({"correlation":3})"),
+             Event("kernel", "b", 400, 100, R"({"device":0,"stream":7,"correlation":1})"),
+             Event("kernel", "a", 100, 300, R"({"device":0,"stream":7,"correlation":1})"),
+             Event("kernel", "c", 500, 50, R"({"device":0,"stream":7,"correlation":2})"),
+             Event("kernel", "early", 699, 9, R"({"device":0,"stream":7,"correlation":3})"),
+             Event("kernel", "alone", 900, 9, R"({"device":0,"stream":7})")}));
+  ASSERT_TRUE(profile.queue_delay.has_value());
+  EXPECT_EQ(profile.queue_delay->launches, 2);
+  EXPECT_EQ(profile.queue_delay->max_ns, 480'000) << "not of the graph's later kernels";
+  EXPECT_EQ(profile.queue_delay->mean_ns, (90'000 + 480'000) / 2);
+  EXPECT_EQ(profile.queue_delay->last_ns, 480'000);
+  EXPECT_EQ(profile.queue_delay->early_launches, 1);
+}
+
+TEST(BugCasesTest, Case06WithoutLaunches) {
+  ASSERT_OK_AND_ASSIGN(const Profile profile, LoadCase("04-two-stream-overlap"));
+  EXPECT_FALSE(profile.queue_delay.has_value()) << "unknown, not 0";
+  EXPECT_EQ(ToJson(Summarize(profile)).Find("queue_delay"), nullptr);
 }
 
 TEST(BugCasesTest, Case07NestedOps) {
@@ -196,6 +313,19 @@ TEST(BugCasesTest, Case07NestedOps) {
   EXPECT_EQ(row("aten::to").self_ns, 5000);
   EXPECT_EQ(row("aten::_to_copy").self_ns, 26000) << "outlasts its parent, nested all the same";
   EXPECT_EQ(row("aten::conv2d").ms_per_step, 0.1) << "inclusive, as the peer";
+  const std::pair<const char*, int64_t> inclusive[] = {
+      {"conv2d", 100'000},           {"convolution", 90'000}, {"_convolution", 80'000},
+      {"cudnn_convolution", 70'000}, {"relu", 30'000},        {"to", 30'000},
+      {"_to_copy", 26'000}};
+  int64_t inclusive_sum = 0;
+  for (const auto& [name, ns] : inclusive) {
+    EXPECT_EQ(row(std::string("aten::") + name).total_ns, ns) << name;
+    inclusive_sum += ns;
+  }
+  EXPECT_EQ(inclusive_sum, 426'000);
+  EXPECT_EQ(profile.step_ms, 0.2);
+  EXPECT_EQ(row("aten::cudnn_convolution").pct_of_cpu_ops, 43.48)
+      << "70 of 161: the fixture's 43.75 takes the child that outlasts its parent as cut off";
   double shares = 0;
   int64_t self = 0;
   for (const OpRow& op : profile.ops) {
@@ -219,6 +349,8 @@ TEST(BugCasesTest, Case08CudaGraph) {
   EXPECT_EQ(FindPhase(profile, "forward")->kernels_per_step, 5);
   EXPECT_EQ(FindPhase(profile, "forward")->gpu_ms_per_step, 0.45);
   EXPECT_EQ(FindPhase(profile, "unphased")->kernels_per_step, 1);
+  EXPECT_EQ(FindPhase(profile, "unphased")->gpu_ms_per_step, 0.05);
+  EXPECT_EQ(profile.gpu_util, 0.5);
   WhatIfQuery query;
   query.remove_launches = 6;
   ASSERT_OK_AND_ASSIGN(const WhatIfReport report, ProjectWhatIf(profile, query));
@@ -230,6 +362,8 @@ TEST(BugCasesTest, Case09DataLoader) {
   EXPECT_EQ(profile.step_ms, 1.0);
   EXPECT_EQ(profile.dataload_ms, 0.7);
   EXPECT_EQ(profile.dataload_frac, 0.7);
+  EXPECT_EQ(profile.window_real_steps, 2);
+  EXPECT_EQ(profile.gpu_busy_ms_per_step, 0.2);
   EXPECT_EQ(profile.gpu_util, 0.2);
   EXPECT_EQ(profile.host_overhead_ms_per_step, 0.1);
   EXPECT_EQ(profile.bound, kBoundDataloader);
@@ -274,7 +408,9 @@ TEST(BugCasesTest, Case11GpuNotRecorded) {
   EXPECT_EQ(profile.window_real_steps, 1);
   EXPECT_EQ(profile.step_ms, 1.0);
   EXPECT_EQ(profile.launches_per_step, 3);
+  EXPECT_EQ(profile.completeness->kernels_in_trace, 0);
   EXPECT_EQ(profile.bound, kBoundNotRecorded);
+  EXPECT_THAT(Compare(profile, profile, {}), FailsWith(reason::kNotComparable));
   EXPECT_THAT(profile.bound_why, HasSubstr("3 kernel launches but no GPU events"));
   EXPECT_THAT(profile.bound_why, HasSubstr("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"));
   EXPECT_FALSE(profile.gpu_util.has_value());
