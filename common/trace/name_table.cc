@@ -119,6 +119,8 @@ NameId NameTable::Add(absl::string_view raw) {
   const NameId id = static_cast<NameId>(names_.size());
   infos_.push_back({KindOfName(decoded.text), decoded.illegal_escape});
   if (decoded.control_escape) ++control_escapes_;
+  bytes_ += raw.size() + decoded.text.size() + 2 * sizeof(std::string) + sizeof(Info) +
+            2 * sizeof(absl::string_view);
   names_.push_back(std::move(decoded.text));
   ids_.emplace(raw_.emplace_back(raw), id);
   return id;

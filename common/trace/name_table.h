@@ -60,6 +60,8 @@ class NameTable {
   const std::string& raw(NameId id) const { return raw_[id]; }
   std::vector<std::string> TakeNames() { return std::move(names_); }
   int64_t control_escapes() const { return control_escapes_; }
+  // About the memory that the names take.
+  size_t bytes() const { return bytes_; }
 
  private:
   struct Slot {
@@ -86,6 +88,7 @@ class NameTable {
   std::vector<std::string> names_;
   std::vector<Info> infos_;
   int64_t control_escapes_ = 0;
+  size_t bytes_ = 0;
 };
 
 }  // namespace libreyolo::trace

@@ -10,10 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/base/error.h"
 #include "common/base/status_macros.h"
 #include "common/trace/byte_source.h"
 #include "common/trace/event_parser.h"
+#include "common/trace/read_limits.h"
 
 namespace libreyolo::trace {
 
@@ -69,8 +69,8 @@ class TextBuffer {
       end_ += got;
       at_end_ = got == 0;
       if (offset_ + static_cast<int64_t>(end_ - begin_) > max_bytes_) {
-        return MakeError(reason::kTraceTooLarge,
-                         absl::StrCat("the trace has more than ", max_bytes_, " bytes"));
+        return LimitPassed(absl::StrCat("the trace has more than ", max_bytes_, " bytes"),
+                           kMaxTraceBytesFlag);
       }
     }
     return absl::OkStatus();

@@ -15,6 +15,7 @@
 #include "common/trace/byte_source.h"
 #include "common/trace/event_parser.h"
 #include "common/trace/parallel_parser.h"
+#include "common/trace/read_limits.h"
 #include "common/trace/text_buffer.h"
 #include "common/trace/trace_parts.h"
 
@@ -51,8 +52,10 @@ class Reader {
   // Parses one block; true when the list of events has ended.
   absl::StatusOr<bool> ReadBlock();
   absl::Status SubmitBlocks(ParallelParser& parallel);
+  bool IsWorthThreads() const;
   void ReserveRecords();
-  absl::Status CheckEventCount() const;
+  absl::Status CheckLimits() const;
+  int64_t KeptBytes() const;
   absl::StatusOr<BlockResult> ParseBlock(absl::string_view& block);
   absl::Status NoEventEnds(const BlockResult& result) const;
   absl::StatusOr<char> Next();  // the next character that is no space; not taken
@@ -210,9 +213,9 @@ absl::StatusOr<absl::string_view> Reader::ReadValue() {
       }
     }
     if (static_cast<int64_t>(text.size()) > limits_.max_value_bytes) {
-      return MakeError(reason::kTraceTooLarge,
-                       absl::StrCat("one value is larger than ", limits_.max_value_bytes,
-                                    " bytes, at byte ", buffer_.offset()));
+      return LimitPassed(absl::StrCat("one value is larger than ", limits_.max_value_bytes,
+                                      " bytes, at byte ", buffer_.offset()),
+                         kMaxTraceValueFlag);
     }
     const size_t before = text.size();
     LY_RETURN_IF_ERROR(buffer_.Fill(before + 1));
@@ -250,9 +253,11 @@ absl::Status Reader::ReadEvents() {
   LY_ASSIGN_OR_RETURN(bool ended, ReadBlock());
   ReserveRecords();
   std::unique_ptr<ParallelParser> parallel;
-  if (limits_.threads > 1) parallel = std::make_unique<ParallelParser>(limits_.threads);
   std::string rest;
   while (!ended) {
+    if (parallel == nullptr && IsWorthThreads()) {
+      parallel = std::make_unique<ParallelParser>(limits_.threads);
+    }
     if (parallel != nullptr) {
       LY_RETURN_IF_ERROR(SubmitBlocks(*parallel));
       if (!parallel->idle()) {
@@ -262,7 +267,7 @@ absl::Status Reader::ReadEvents() {
           rest.clear();
           LY_ASSIGN_OR_RETURN(ended, ReadBlock());
         }
-        LY_RETURN_IF_ERROR(CheckEventCount());
+        LY_RETURN_IF_ERROR(CheckLimits());
         continue;
       }
     }
@@ -271,12 +276,22 @@ absl::Status Reader::ReadEvents() {
   return absl::OkStatus();
 }
 
+// Threads cost their start and a copy of the text. How long packed text is shows when half of what
+// is worth them has been read.
+bool Reader::IsWorthThreads() const {
+  if (limits_.threads <= 1) return false;
+  const int64_t size = buffer_.size_hint();
+  return size > 0 ? size >= limits_.parallel_bytes : buffer_.offset() >= limits_.parallel_bytes / 2;
+}
+
 // Vectors that grow by doubling would copy the records again and again.
 void Reader::ReserveRecords() {
   const int64_t taken = buffer_.offset();
   const int64_t size = std::min(buffer_.size_hint(), limits_.max_bytes);
   if (taken <= 0 || size <= 2 * taken) return;
   const double scale = 1.02 * static_cast<double>(size) / static_cast<double>(taken);
+  const double limit = static_cast<double>(limits_.max_memory_bytes);
+  if (scale * static_cast<double>(KeptBytes()) > limit) return;  // it may well fail
   const auto reserve = [&](auto& records) {
     records.reserve(static_cast<size_t>(scale * static_cast<double>(records.size())));
   };
@@ -285,10 +300,28 @@ void Reader::ReserveRecords() {
   reserve(lists_.calls);
 }
 
-absl::Status Reader::CheckEventCount() const {
-  if (lists_.counts.events <= limits_.max_events) return absl::OkStatus();
-  return MakeError(reason::kTraceTooLarge,
-                   absl::StrCat("more than ", limits_.max_events, " events"));
+absl::Status Reader::CheckLimits() const {
+  if (lists_.counts.events > limits_.max_events) {
+    return LimitPassed(absl::StrCat("the trace has more than ", limits_.max_events, " events"),
+                       kMaxTraceEventsFlag);
+  }
+  if (KeptBytes() > limits_.max_memory_bytes) {
+    return LimitPassed(absl::StrCat("the trace's records take more than ", limits_.max_memory_bytes,
+                                    " bytes of memory, after ", lists_.counts.events, " events"),
+                       kMaxTraceMemoryFlag);
+  }
+  return absl::OkStatus();
+}
+
+int64_t Reader::KeptBytes() const {
+  size_t bytes = parser_.names().bytes();
+  const auto add = [&](const auto& records) { bytes += records.size() * sizeof(records[0]); };
+  add(lists_.ops);
+  add(lists_.kernels);
+  add(lists_.copies);
+  add(lists_.calls);
+  add(lists_.annotations);
+  return static_cast<int64_t>(bytes);
 }
 
 // Hands guessed blocks to the workers while they want more and the text is long enough; the end of
@@ -334,7 +367,7 @@ absl::StatusOr<bool> Reader::ReadBlock() {
     return ReadBlock();
   }
   wanted_ = static_cast<size_t>(std::max<int64_t>(limits_.block_bytes, 64));
-  LY_RETURN_IF_ERROR(CheckEventCount());
+  LY_RETURN_IF_ERROR(CheckLimits());
   switch (result.outcome) {
     case BlockResult::Outcome::kWhole: {
       buffer_.Take(block.size());
@@ -360,9 +393,9 @@ absl::Status Reader::NoEventEnds(const BlockResult& result) const {
   if (result.outcome == BlockResult::Outcome::kFault && !FindTextFault(buffer_.text()).cut_short) {
     return FaultIn(buffer_.text(), result, offset);
   }
-  return MakeError(reason::kTraceTooLarge,
-                   absl::StrCat("one event is larger than ", limits_.max_value_bytes,
-                                " bytes, at byte ", offset));
+  return LimitPassed(absl::StrCat("one event is larger than ", limits_.max_value_bytes,
+                                  " bytes, at byte ", offset),
+                     kMaxTraceValueFlag);
 }
 
 absl::Status Reader::Finish() {

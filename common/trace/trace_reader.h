@@ -8,28 +8,21 @@
 // thread. Errors:
 //   PROFILE_NOT_FOUND  there is no such file
 //   TRACE_UNPARSABLE   not JSON or not a trace; message and metadata name the (unpacked) byte
-//   offset TRACE_EMPTY        no event, or none of a kind that the analysis knows TRACE_TOO_LARGE
-//   a limit below is passed
+//                      offset
+//   TRACE_EMPTY        no event, or none of a kind that the analysis knows
+//   TRACE_TOO_LARGE    one of `limits` is passed; metadata `limit` is the daemon's flag for it
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/trace/byte_source.h"
+#include "common/trace/read_limits.h"
 #include "common/trace/recorded_trace.h"
 
 namespace libreyolo::trace {
-
-struct ReadLimits {
-  int64_t max_bytes = int64_t{16} << 30;        // unpacked
-  int64_t max_events = int64_t{200} * 1000000;  // elements of the event list
-  int64_t max_value_bytes = int64_t{64} << 20;  // one event, one member of the header
-  int64_t block_bytes = 256 << 10;              // text that is parsed at once
-  int threads = 1;                              // that parse; 1 or 2 and more
-};
 
 absl::StatusOr<RecordedTrace> ReadTrace(const std::string& path, const ReadLimits& limits = {});
 

@@ -133,6 +133,7 @@ TEST(TraceReaderTest, ThreadsGiveTheSame) {
     ReadLimits limits;
     limits.block_bytes = block;
     limits.threads = 3;
+    limits.parallel_bytes = 0;
     ASSERT_OK_AND_ASSIGN(const RecordedTrace trace, ParseTrace(text, limits));
     EXPECT_EQ(trace.counts.events, whole.counts.events) << block;
     EXPECT_EQ(trace.counts.other_events, whole.counts.other_events) << block;
@@ -154,6 +155,7 @@ TEST(TraceReaderTest, ThreadsFindTheSameFaults) {
   limits.block_bytes = 5000;
   const auto serial = ParseTrace(text, limits);
   limits.threads = 2;
+  limits.parallel_bytes = 0;
   const auto parallel = ParseTrace(text, limits);
   ASSERT_THAT(serial, FailsWith(reason::kTraceUnparsable));
   EXPECT_EQ(parallel.status().message(), serial.status().message());
@@ -252,23 +254,72 @@ TEST(TraceReaderTest, CountsTimesThatAreNone) {
   EXPECT_EQ(trace.ops[1].duration_ns, 0);
 }
 
-TEST(TraceReaderTest, KeepsTheLimits) {
+// The error says what was passed, by its number, and which flag of the daemon raises it.
+void ExpectPassed(const absl::Status& status, const std::string& number, const std::string& flag) {
+  ASSERT_THAT(status, FailsWith(reason::kTraceTooLarge));
+  const ErrorDetail detail = GetErrorDetail(status);
+  EXPECT_THAT(detail.message, ::testing::HasSubstr(number));
+  ASSERT_EQ(detail.hints.size(), 1u);
+  EXPECT_THAT(detail.hints[0], ::testing::HasSubstr("libreyolod " + flag));
+}
+
+TEST(TraceReaderTest, KeepsTheLimitOfEvents) {
   const std::string text = BusyTrace(50);
-  ReadLimits few_events;
-  few_events.max_events = 10;
-  EXPECT_THAT(ParseTrace(text, few_events), FailsWith(reason::kTraceTooLarge));
-  ReadLimits few_bytes;
-  few_bytes.max_bytes = 1000;
-  EXPECT_THAT(ParseTrace(text, few_bytes), FailsWith(reason::kTraceTooLarge));
-  EXPECT_THAT(ParseTrace(Gzip(text), few_bytes), FailsWith(reason::kTraceTooLarge));
-  ReadLimits small_values;
-  small_values.max_value_bytes = 1000;
+  ReadLimits limits;
+  limits.max_events = 10;
+  ExpectPassed(ParseTrace(text, limits).status(), "more than 10 events", "--max-trace-events");
+  ASSERT_OK_AND_ASSIGN(const RecordedTrace trace, ParseTrace(text));
+  limits.max_events = trace.counts.events;
+  EXPECT_OK(ParseTrace(text, limits).status());
+  --limits.max_events;
+  EXPECT_THAT(ParseTrace(text, limits), FailsWith(reason::kTraceTooLarge));
+}
+
+TEST(TraceReaderTest, KeepsTheLimitOfBytes) {
+  const std::string text = BusyTrace(50);
+  ReadLimits limits;
+  limits.max_bytes = 1000;
+  ExpectPassed(ParseTrace(text, limits).status(), "more than 1000 bytes", "--max-trace-bytes");
+  ExpectPassed(ParseTrace(Gzip(text), limits).status(), "more than 1000 bytes",
+               "--max-trace-bytes");
+  limits.max_bytes = static_cast<int64_t>(text.size());
+  EXPECT_OK(ParseTrace(text, limits).status());
+}
+
+TEST(TraceReaderTest, KeepsTheLimitOfMemory) {
+  std::vector<std::string> events;
+  for (int i = 0; i < 10000; ++i) events.push_back(Event("cpu_op", "a", i, 1));
+  const std::string text = Trace(events);
+  ReadLimits limits;
+  limits.max_memory_bytes = 100'000;
+  limits.block_bytes = 4096;
+  ExpectPassed(ParseTrace(text, limits).status(), "more than 100000 bytes of memory",
+               "--max-trace-memory");
+  limits.threads = 2;
+  limits.parallel_bytes = 0;
+  ExpectPassed(ParseTrace(text, limits).status(), "more than 100000 bytes of memory",
+               "--max-trace-memory");
+  limits.max_memory_bytes = 10000 * static_cast<int64_t>(sizeof(OpRecord)) + 100'000;
+  ASSERT_OK_AND_ASSIGN(const RecordedTrace trace, ParseTrace(text, limits));
+  EXPECT_EQ(trace.ops.size(), 10000u);
+
+  events.clear();  // names count too, each once
+  for (int i = 0; i < 100; ++i) {
+    events.push_back(Event("cpu_op", absl::StrCat(std::string(1000, 'x'), i), i, 1));
+  }
+  limits.max_memory_bytes = 100'000;
+  ExpectPassed(ParseTrace(Trace(events), limits).status(), "bytes of memory", "--max-trace-memory");
+}
+
+TEST(TraceReaderTest, KeepsTheLimitOfOneValue) {
+  ReadLimits limits;
+  limits.max_value_bytes = 1000;
   const std::string huge =
       Trace({Event("cpu_op", std::string(5000, 'x'), 1, 1), Event("cpu_op", "y", 2, 1)});
   ASSERT_OK(ParseTrace(huge).status());
-  small_values.block_bytes = 64;
-  EXPECT_THAT(ParseTrace(huge + std::string(20000, ' '), small_values),
-              FailsWith(reason::kTraceTooLarge));
+  limits.block_bytes = 64;
+  ExpectPassed(ParseTrace(huge + std::string(20000, ' '), limits).status(),
+               "larger than 1000 bytes", "--max-trace-value");
 }
 
 struct BadCase {
