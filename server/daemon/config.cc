@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
+#include "server/daemon/trace_limits.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -35,6 +36,11 @@ usage: libreyolod --listen ADDRESS --store DIR [flags]
   --workspace DIR        with --local: the folder
   --state DIR            with --local: where its index and log are
   --idle-timeout SECONDS with --local: end after so long without calls or jobs (900)
+  --max-trace-bytes BYTES      of a trace that is read, unpacked (16 GiB; 0 lifts this and each of the next)
+  --max-trace-events N         of its events (200 million)
+  --max-trace-memory BYTES     of what is kept of it while it is analysed (8 GiB)
+  --max-trace-value BYTES      of one event (64 MiB); $LIBREYOLO_MAX_TRACE_BYTES, ..._EVENTS, ..._MEMORY
+                               and ..._VALUE stand in for missing flags
   --version, --help
 
 SIGTERM drains: no new jobs, running ones end; a second one cancels them.
@@ -100,6 +106,7 @@ absl::StatusOr<Config> ParseCommandLine(int argc, char** argv, std::string* show
   std::string state;
   std::string idle;
   std::string heartbeat;
+  std::map<std::string, std::string> limits;
   const std::map<std::string, std::function<void(std::string)>> flags = {
       {"--listen", [&](std::string v) { config.listen = std::move(v); }},
       {"--store", [&](std::string v) { store = std::move(v); }},
@@ -114,6 +121,10 @@ absl::StatusOr<Config> ParseCommandLine(int argc, char** argv, std::string* show
       {"--lock-dir", [&](std::string v) { config.lock_dir = std::move(v); }},
       {"--idle-timeout", [&](std::string v) { idle = std::move(v); }},
       {"--heartbeat", [&](std::string v) { heartbeat = std::move(v); }},
+      {trace::kMaxTraceBytesFlag, [&](std::string v) { limits[trace::kMaxTraceBytesFlag] = v; }},
+      {trace::kMaxTraceEventsFlag, [&](std::string v) { limits[trace::kMaxTraceEventsFlag] = v; }},
+      {trace::kMaxTraceMemoryFlag, [&](std::string v) { limits[trace::kMaxTraceMemoryFlag] = v; }},
+      {trace::kMaxTraceValueFlag, [&](std::string v) { limits[trace::kMaxTraceValueFlag] = v; }},
   };
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
@@ -149,6 +160,7 @@ absl::StatusOr<Config> ParseCommandLine(int argc, char** argv, std::string* show
   if (!heartbeat.empty()) {
     LY_ASSIGN_OR_RETURN(config.heartbeat, ParseSeconds("--heartbeat", heartbeat));
   }
+  LY_ASSIGN_OR_RETURN(config.trace_limits, ParseTraceLimits(limits));
   LY_RETURN_IF_ERROR(FillDefaults(config, store, state));
   return config;
 }

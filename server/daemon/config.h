@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/trace/read_limits.h"
 
 namespace libreyolo::daemon {
 
@@ -24,6 +25,7 @@ struct Config {
   std::string hub_base_url;
   std::string log_path;  // empty: stderr
   absl::Duration heartbeat = absl::Seconds(60);
+  trace::ReadLimits trace_limits;
 };
 
 // Parses argv. InvalidArgument with what is wrong; `*show` is set to a text for --help and

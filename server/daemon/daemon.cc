@@ -8,6 +8,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <thread>
@@ -45,6 +46,7 @@ namespace v1 = ::libreyolo::profile::v1;
 
 constexpr int64_t kMaxUploadBytes = int64_t{4} << 30;
 constexpr int kMaxMessageBytes = 1 << 20;
+constexpr unsigned kTraceThreads = 2;  // that parse one trace; more wait for the one that collects
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 constexpr absl::Duration kCallGrace = absl::Seconds(2);
 
@@ -176,7 +178,7 @@ v1::Capabilities Daemon::FixedCapabilities() const {
         absl::StrCat("the worker executable is missing: ", config_.worker_path));
   }
   out.set_max_upload_bytes(kMaxUploadBytes);
-  out.set_max_trace_bytes(trace::ReadLimits().max_bytes);
+  out.set_max_trace_bytes(config_.trace_limits.max_bytes);
   out.set_max_queued_jobs(JobLimits().max_queued);
   return out;
 }
@@ -194,7 +196,10 @@ absl::Status Daemon::Start() {
   LY_ASSIGN_OR_RETURN(index_, Index::Open(config_.state_dir + "/index.sqlite"));
   blobs_.Sweep();
   steps_ = std::make_unique<StoreSteps>(layout_, profiles_, *index_, inputs_);
-  reader_ = std::make_unique<ProfileReader>(layout_, blobs_, *index_, trace::ReadLimits());
+  trace::ReadLimits trace_limits = config_.trace_limits;
+  trace_limits.threads =
+      static_cast<int>(std::min(kTraceThreads, std::thread::hardware_concurrency()));
+  reader_ = std::make_unique<ProfileReader>(layout_, blobs_, *index_, trace_limits);
   pool_ = std::make_unique<WorkerPool>(2);
   JobLimits limits;
   limits.heartbeat = config_.heartbeat;
