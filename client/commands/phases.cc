@@ -1,4 +1,5 @@
 #include "client/commands/reader.h"
+#include "client/commands/rows.h"
 #include "client/render/text.h"
 #include "common/base/status_macros.h"
 
@@ -17,7 +18,7 @@ absl::StatusOr<int> RunPhases(const Context& context) {
   if (context.json()) {
     reader.PrintDocument(report.document_json());
   } else {
-    context.out() << PhasesText(report);
+    context.out() << PhasesText(report, TextWidth(context.streams));
   }
   return 0;
 }

@@ -138,7 +138,14 @@ bool HasTotals(const v1::OpsReport& report) {
   return false;
 }
 
-int NameWidth(int width, int taken) { return width <= 0 ? 0 : std::max(width - taken, 16); }
+// Names keep so much even where that makes a line too long.
+constexpr int kLeastName = 8;
+// Below this, a column that other figures make up for gives way to the name.
+constexpr int kFairName = 16;
+
+int NameWidth(int width, int taken) { return width <= 0 ? 0 : std::max(width - taken, kLeastName); }
+
+bool HasRoom(int width, int taken) { return width <= 0 || width >= taken + kFairName; }
 
 }  // namespace
 
@@ -207,33 +214,50 @@ std::string SummaryText(const v1::SummaryReport& report) {
   return text;
 }
 
-std::string PhasesText(const v1::PhasesReport& report) {
-  std::string text =
-      absl::StrFormat("%-11s %8s %8s %8s %7s\n", "phase", "gpu_ms", "wall_ms", "kernels", "ops");
+std::string PhasesText(const v1::PhasesReport& report, int width) {
+  const bool wide = width <= 0 || width >= 46;
+  const auto line = [&](absl::string_view name, absl::string_view gpu, absl::string_view wall,
+                        absl::string_view kernels, absl::string_view ops) {
+    return wide ? absl::StrFormat("%-11s %8s %8s %8s %7s\n", name, gpu, wall, kernels, ops)
+                : absl::StrFormat("%-11s %6s %7s %7s %5s\n", name, gpu, wall, kernels, ops);
+  };
+  std::string text = line("phase", "gpu_ms", "wall_ms", "kernels", "ops");
   for (const v1::PhaseRow& row : report.rows()) {
-    absl::StrAppendFormat(&text, "%-11s %8.1f %8s %8s %7s\n", row.name(), row.gpu_ms(),
-                          row.has_wall_ms() ? absl::StrFormat("%.1f", row.wall_ms()) : "-",
-                          CountText(row.kernels_per_step()), CountText(row.ops_per_step()));
+    absl::StrAppend(&text, line(row.name(), absl::StrFormat("%.1f", row.gpu_ms()),
+                                row.has_wall_ms() ? absl::StrFormat("%.1f", row.wall_ms()) : "-",
+                                CountText(row.kernels_per_step()), CountText(row.ops_per_step())));
   }
   return text;
 }
 
 std::string KernelsText(const v1::KernelsReport& report, int width) {
-  std::string text = "  %GPU   ms/step  x/step TC  kernel  [category]\n";
+  constexpr int kFigures = 29;
+  const auto category = [](const v1::KernelRow& row) {
+    return absl::StrCat("  [", row.category(), "]");
+  };
+  bool has_categories = true;
   for (const v1::KernelRow& row : report.rows()) {
-    const int taken = 29 + static_cast<int>(row.category().size()) + 4;
-    absl::StrAppendFormat(&text, "%6.2f %9.3f %7s  %s  %s  [%s]\n", row.percent_of_gpu(),
+    has_categories &= HasRoom(width, kFigures + static_cast<int>(category(row).size()));
+  }
+  std::string text =
+      absl::StrCat("  %GPU   ms/step  x/step TC  kernel", has_categories ? "  [category]\n" : "\n");
+  for (const v1::KernelRow& row : report.rows()) {
+    const std::string tail = has_categories ? category(row) : "";
+    const int taken = kFigures + static_cast<int>(tail.size());
+    absl::StrAppendFormat(&text, "%6.2f %9.3f %7s  %s  %s%s\n", row.percent_of_gpu(),
                           row.ms_per_step(), CountText(row.count_per_step()),
                           row.tensor_core() ? "Y" : " ",
-                          FitWidth(row.label(), NameWidth(width, taken)), row.category());
+                          FitWidth(row.label(), NameWidth(width, taken)), tail);
   }
   return text;
 }
 
 std::string OpsText(const v1::OpsReport& report, int width) {
-  const bool has_totals = HasTotals(report);
-  std::string text =
-      has_totals ? " %self   self ms  total ms  x/step  op\n" : "  %cpu   ms/step  x/step  op\n";
+  const bool knows_totals = HasTotals(report);
+  const bool has_totals = knows_totals && HasRoom(width, 36);
+  std::string text = has_totals     ? " %self   self ms  total ms  x/step  op\n"
+                     : knows_totals ? " %self   self ms  x/step  op\n"
+                                    : "  %cpu   ms/step  x/step  op\n";
   for (const v1::OpRow& row : report.rows()) {
     const std::string total = !has_totals ? ""
                               : row.has_total_ms_per_step()

@@ -11,7 +11,7 @@ namespace libreyolo::client {
 // All end in a newline. `width` is the terminal's, or 0 when the output is no terminal: long names
 // are whole then.
 std::string SummaryText(const profile::v1::SummaryReport& report);
-std::string PhasesText(const profile::v1::PhasesReport& report);
+std::string PhasesText(const profile::v1::PhasesReport& report, int width);
 std::string KernelsText(const profile::v1::KernelsReport& report, int width);
 std::string OpsText(const profile::v1::OpsReport& report, int width);
 std::string CompareText(const profile::v1::CompareReport& report);

@@ -148,6 +148,52 @@ TEST(KernelsTextTest, CutsNamesToTheTerminalOnly) {
   }
 }
 
+// The tables on a terminal of 40 columns: no line is longer, and no figure is cut.
+TEST(NarrowTerminalTest, KernelsGiveUpTheCategory) {
+  v1::KernelsReport report;
+  for (const char* name : {"sm90_xmma_fprop_implicit_gemm_f16f16", "silu"}) {
+    v1::KernelRow& row = *report.add_rows();
+    row.set_label(name);
+    row.set_category("gemm / conv");
+    row.set_percent_of_gpu(42.86);
+    row.set_ms_per_step(1234.567);
+    row.set_count_per_step(1000);
+    row.set_tensor_core(true);
+  }
+  EXPECT_EQ(KernelsText(report, 40),
+            "  %GPU   ms/step  x/step TC  kernel\n"
+            " 42.86  1234.567    1000  Y  sm90_xmm...\n"
+            " 42.86  1234.567    1000  Y  silu\n");
+  EXPECT_THAT(KernelsText(report, 60), HasSubstr("sm90_xmma_fpr...  [gemm / conv]\n"));
+}
+
+TEST(NarrowTerminalTest, OpsGiveUpTheTotal) {
+  v1::OpsReport report;
+  v1::OpRow& row = *report.add_rows();
+  row.set_name("aten::cudnn_convolution_backward");
+  row.set_self_ms_per_step(10.5);
+  row.set_total_ms_per_step(11);
+  row.set_percent_of_ops(99.5);
+  row.set_count_per_step(3);
+  EXPECT_EQ(OpsText(report, 40),
+            " %self   self ms  x/step  op\n"
+            " 99.50    10.500       3  aten::cudnn...\n");
+  EXPECT_THAT(OpsText(report, 52), HasSubstr("11.000       3  aten::cudnn_c...\n"));
+}
+
+TEST(NarrowTerminalTest, PhasesMoveTogether) {
+  v1::PhasesReport report;
+  v1::PhaseRow& row = *report.add_rows();
+  row.set_name("postprocess");
+  row.set_gpu_ms(1234.5);
+  row.set_wall_ms(12345.6);
+  row.set_kernels_per_step(12345);
+  row.set_ops_per_step(54321);
+  EXPECT_EQ(PhasesText(report, 40),
+            "phase       gpu_ms wall_ms kernels   ops\n"
+            "postprocess 1234.5 12345.6   12345 54321\n");
+}
+
 TEST(PhasesTextTest, IsThePeersText) {
   LY_SKIP_WITHOUT_SHARED();
   ASSERT_OK_AND_ASSIGN(
@@ -162,7 +208,8 @@ TEST(PhasesTextTest, IsThePeersText) {
     to.set_kernels_per_step(static_cast<double>(*row.kernels_per_step));
     to.set_ops_per_step(static_cast<double>(*row.ops_per_step));
   }
-  EXPECT_EQ(PhasesText(report), Golden("synthetic-gpu/train-compute-bound/reference/phases.txt"));
+  EXPECT_EQ(PhasesText(report, 0),
+            Golden("synthetic-gpu/train-compute-bound/reference/phases.txt"));
 }
 
 TEST(SummaryTextTest, CpuProfileHasCpuLinesInPlaceOfTheGpus) {
