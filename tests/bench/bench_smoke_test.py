@@ -77,6 +77,15 @@ class SmokeTest(unittest.TestCase):
             self.skipTest("no shared fixtures beside the checkout")
         self.run_script("bench_tracing_overhead.py")
 
+    def test_trace_writer(self):
+        yardstick = bench_util.bench_dir() / "trace_writer_yardstick"
+        if not yardstick.exists():
+            self.skipTest("trace_writer_yardstick is not built")
+        result = subprocess.run([yardstick, "--events", "2000", "--rounds", "1"], capture_output=True, text=True,
+                                timeout=60, check=False)
+        self.assertIn(result.returncode, (0, 1), "2 is: the bytes differ\n" + result.stderr)
+        self.assertRegex(result.stdout, r"fprintf .*(ok|MISS)")
+
     def test_loader(self):
         self.run_script("bench_loader_vs_peer.py", "--peer", self.find_peer())
 
