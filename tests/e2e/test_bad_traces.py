@@ -133,6 +133,27 @@ class BadTracesTest(support.ClientTest):
         self.assertEqual(error["reason"], "TRACE_TOO_LARGE")
         self.assertIn("one event is larger than", error["message"])
 
+    def test_each_limit_is_named_with_the_flag_that_raises_it(self):
+        name = self.write(trace(*[event(ts=20 + i) for i in range(5000)]))
+        size = (self.workspace / name).stat().st_size
+        for flag, limit, message in [("--max-trace-bytes", size - 1, f"more than {size - 1} bytes"),
+                                     ("--max-trace-events", 5002, "more than 5002 events"),
+                                     ("--max-trace-memory", 50000, "more than 50000 bytes of memory")]:
+            # A daemon that the client starts has no command line of its own: it is told by the environment.
+            variable = "LIBREYOLO" + flag[1:].upper().replace("-", "_")
+            with self.subTest(flag):
+                self.libreyolo("daemon", "stop")
+                error = json.loads(self.refuse(1, "profile", "summary", name, "--json", env={variable: str(limit)}))
+                self.assertEqual(error["reason"], "TRACE_TOO_LARGE")
+                self.assertIn(message, error["message"])
+                self.assertIn(f"libreyolod {flag}", error["hints"][0])
+                socket = f"{self.scratch}/{flag[12:]}.sock"
+                listen = {"LIBREYOLO_SERVER": f"unix:{socket}"}
+                self.start_daemon(flag, str(limit), listen=f"unix:{socket}", store=self.scratch / flag[12:])
+                self.assertIn(message, self.refuse(1, "profile", "summary", name, env=listen))
+        self.libreyolo("daemon", "stop")
+        self.succeed("profile", "summary", name)
+
     def test_a_duplicate_key_means_its_last(self):
         data = with_kernel('"dur": 500', '"dur": 900, "dur": 500')
         document = json.loads(self.succeed("profile", "summary", self.write(data), "--json").stdout)

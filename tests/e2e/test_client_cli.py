@@ -1,12 +1,18 @@
 """The client's command line through a real daemon: the peer's recorded outputs, usage errors, own files, the docs page."""
 
+import fcntl
 import gzip
 import json
+import os
 import pathlib
+import pty
+import re
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 
 import support
 
@@ -111,6 +117,66 @@ class GoldenTest(support.ClientTest):
         document = json.loads(self.succeed("profile", "summary", "profile.json", "--json").stdout)
         self.assertIsNone(document["gpu_util"])
         self.assertEqual(document["bound_stored"], "host / launch")
+
+
+    def test_unlike_things_are_compared_by_force_alone(self):
+        if not GPU_CASES.exists():
+            self.skipTest("shared fixtures are absent")
+        pair = ["train-compute-bound/profile.json", "infer-postprocess/profile.json"]
+        for name in pair:
+            (self.workspace / name).parent.mkdir()
+            shutil.copyfile(GPU_CASES / name, self.workspace / name)
+        stderr = self.refuse(2, "profile", "compare", *pair)
+        self.assertIn("mode: train and inference", stderr)
+        self.assertIn("--force", stderr)
+        error = json.loads(self.refuse(2, "profile", "compare", *pair, "--json"))
+        self.assertEqual(error["reason"], "NOT_COMPARABLE")
+        text = self.succeed("profile", "compare", *pair, "--force").stdout
+        want = (GPU_CASES / "compare/train-vs-infer.txt").read_text()
+        self.assertTrue(text.startswith(want), text)
+        self.assertIn("** unlike: mode: train and inference", text)
+        document = json.loads(self.succeed("profile", "compare", *pair, "--force", "--json").stdout)
+        want = json.loads((GPU_CASES / "compare/train-vs-infer.json").read_text())
+        self.assertEqual(missing_from(want, document), [])
+        self.assertIn("mode: train and inference", document["unlike"])
+
+    def on_terminal(self, columns, *words):
+        """What a command prints on a terminal of so many columns."""
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        client = subprocess.Popen([support.BIN / "libreyolo", *words], cwd=self.workspace, env=self.env, stdin=slave,
+                                  stdout=slave, stderr=subprocess.PIPE)
+        os.close(slave)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(master, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            shown += piece
+        os.close(master)
+        stderr = client.communicate()[1].decode()
+        self.assertEqual(client.returncode, 0, stderr)
+        return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).replace("\r\n", "\n")
+
+    def test_tables_fit_a_narrow_terminal(self):
+        if not GPU_CASES.exists():
+            self.skipTest("shared fixtures are absent")
+        shutil.copyfile(GPU_CASES / "train-compute-bound/profile.json", self.workspace / "profile.json")
+        for name in ("kernels", "ops", "phases"):
+            whole = self.succeed("profile", name, "profile.json").stdout.splitlines()
+            self.assertGreater(max(map(len, whole)), 40, "there is something to fit")
+            for columns in (40, 60):
+                with self.subTest(name=name, columns=columns):
+                    lines = self.on_terminal(columns, "profile", name, "profile.json").splitlines()
+                    self.assertEqual(len(lines), len(whole))
+                    self.assertLessEqual(max(map(len, lines)), columns, lines)
+                    # No figure is lost: those of each row begin it, but in phases they follow the name.
+                    count = 5 if name == "phases" else 3
+                    for line, long in zip(lines[1:], whole[1:]):
+                        self.assertEqual(line.split()[:count], long.split()[:count])
 
 
 class UsageTest(support.ClientTest):
