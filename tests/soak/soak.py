@@ -1,0 +1,454 @@
+#!/usr/bin/env python3
+"""Many jobs of the shipped daemon and client, with workers, clients and the daemon killed, a disk that fills up, a project
+that becomes read-only and connections that stall; at the end nothing may be lost or left over. The worker is
+tests/support/scripted_worker. Everything random follows from --seed, up to the scheduling of processes."""
+
+import argparse
+import collections
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import soak_store
+
+KB = 1024
+TRIALS = 3
+GOOD = "hello\nstage warming_up\nprogress warm-up 1 1\nstage measuring\nprogress measure 5 5\n"
+ENDING = "trace own\nfinish\n"
+# What becomes of a client's command: its result, a job without profile, the daemon gone or full, interrupted.
+EXPECTED_EXITS = {0, 1, 2, 3, 4, 5, 6, 75, 130}
+# Memory is looked at once caches and allocators are warm.
+WARM_SHARE = 0.4
+
+
+def proc_text(pid, name):
+    try:
+        return pathlib.Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
+
+
+def rss_anon_kb(pid):
+    for line in proc_text(pid, "status").decode().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1])
+    return 0
+
+
+def descriptor_count(pid):
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return 0
+
+
+def slope_per_thousand(samples):
+    """Least squares of (job number, KB), in KB per 1,000 jobs."""
+    if len(samples) < 2:
+        return 0.0
+    mean_x = sum(x for x, _ in samples) / len(samples)
+    mean_y = sum(y for _, y in samples) / len(samples)
+    spread = sum((x - mean_x) ** 2 for x, _ in samples)
+    return 1000 * sum((x - mean_x) * (y - mean_y) for x, y in samples) / spread if spread else 0.0
+
+
+class Soak:
+    def __init__(self, args):
+        self.args = args
+        self.random = random.Random(args.seed)
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="ly-soak-"))
+        self.store = self.scratch / "store"
+        self.runs = self.store / "workspaces/default/runs"
+        self.address = f"unix:{self.scratch}/d.sock"
+        self.counts = collections.Counter()
+        self.wrong = []
+        self.done = set()      # jobs that a client was told to have succeeded
+        self.known = set()     # jobs that a client was told of
+        self.memory = []       # (jobs begun, KB) of the last daemon
+        self.lock = threading.Lock()
+        self.begun = 0
+        self.stop = threading.Event()
+        self.may_kill_daemon = threading.Event()
+        self.daemon = None
+        self.mounts = False
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(self.scratch), "LIBREYOLO_SERVER": self.address,
+                    "XDG_RUNTIME_DIR": str(self.scratch / "run"), "XDG_STATE_HOME": str(self.scratch / "state"),
+                    "XDG_CACHE_HOME": str(self.scratch / "cache")}
+
+    # ---- set up
+
+    def prepare(self):
+        (self.scratch / "run").mkdir(mode=0o700)
+        self.store.mkdir()
+        size_mb = 48 + self.args.jobs * 100 // KB
+        self.mounts = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "soak", self.store],
+                                     capture_output=True, check=False).returncode == 0
+        if not self.mounts:
+            print("nothing can be mounted here: no full disk, no read-only project")
+        scripts = self.scratch / "scripts"
+        scripts.mkdir()
+        tick = self.scratch / "tick"
+        (scripts / "default").write_text(GOOD + ENDING)
+        (scripts / "slow").write_text(f"{GOOD}wait-file {tick}\n{ENDING}")
+        (scripts / "repeat").write_text(f"{GOOD}trial 1 wait-file {tick}\n{ENDING}")
+        (scripts / "crash").write_text("hello\nstage warming_up\nkill 11\n")
+        (scripts / "stubborn").write_text(f"hello\nobey no\nstage measuring\nwait-file {self.scratch}/never\n")
+        (scripts / "orphan").write_text(f"{GOOD}child {self.scratch}/child.pid\n{ENDING}")
+        worker = self.scratch / "worker"
+        worker.write_text(f"#!/bin/sh\nexec {self.args.worker} {scripts}\n")
+        worker.chmod(0o700)
+
+    def start_daemon(self):
+        log = self.scratch / "daemon.log"
+        before = log.stat().st_size if log.exists() else 0
+        with open(log, "ab") as out:
+            self.daemon = subprocess.Popen(
+                [self.args.bin / "libreyolod", "--listen", self.address, "--store", self.store, "--lock-dir",
+                 self.scratch, "--worker", self.scratch / "worker", "--cache", self.scratch / "cache", "--hub",
+                 "http://127.0.0.1:9", "--heartbeat", "1"], env=self.env, stderr=out)
+        deadline = time.monotonic() + 60
+        while b"listening" not in log.read_bytes()[before:]:
+            if self.daemon.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the daemon did not start: {log.read_bytes()[before:].decode()[-2000:]}")
+            time.sleep(0.01)
+
+    def client(self, *words, **options):
+        return subprocess.Popen([self.args.bin / "libreyolo", *map(str, words)], env=self.env, cwd=self.scratch,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+    def ask(self, *words):
+        process = self.client(*words)
+        out, error = process.communicate(timeout=240)
+        return process.returncode, out, error
+
+    # ---- clients
+
+    def next_job(self):
+        with self.lock:
+            if self.begun >= self.args.jobs:
+                return False
+            self.begun += 1
+            if not self.may_kill_daemon.is_set():
+                self.memory.append((self.begun, rss_anon_kb(self.daemon.pid)))
+            elif self.begun >= self.args.jobs // 2:
+                self.may_kill_daemon.clear()
+            return True
+
+    def client_thread(self, number):
+        dice = random.Random(self.args.seed * 1000 + number)
+        while not self.stop.is_set() and self.next_job():
+            try:
+                self.run_client(dice)
+            except Exception as error:  # a thread that ends silently would be a soak that tests less
+                self.report(f"client {number}: {error!r}")
+
+    def run_client(self, dice):
+        project = dice.choices(["a", "b", "slow", "repeat", "crash", "stubborn", "orphan", "readonly"],
+                               [30, 20, 18, 14, 6, 1, 4, 7])[0]
+        words = ["profile", "infer", "--device", "cpu", "--weights", "random", "--size", "t", "--imgsz", 64, "--warmup",
+                 1, "--runs", 5, "--json", "--project", f"runs/{project}"]
+        words += ["--repeat", TRIALS] if project == "repeat" else []
+        way = dice.choices(["waits", "detached", "killed", "interrupted", "stalled", "reads"], [40, 22, 12, 8, 8, 10])[0]
+        self.count(f"client {way}")
+        if way == "reads":
+            self.read(dice)
+        process = self.client(*words, *(["--detach"] if way == "detached" else []))
+        if way in ("killed", "interrupted", "stalled"):
+            time.sleep(dice.uniform(0, 0.25))
+            process.send_signal({"killed": signal.SIGKILL, "interrupted": signal.SIGINT}.get(way, signal.SIGSTOP))
+        if way == "stalled":
+            time.sleep(dice.uniform(0.2, 1))
+            process.send_signal(signal.SIGCONT)
+        out, error = process.communicate(timeout=300)
+        self.judge(way, project, process.returncode, out, error)
+
+    def judge(self, way, project, code, out, error):
+        if code not in EXPECTED_EXITS and not (way == "killed" and code == -signal.SIGKILL) and \
+                not (way == "interrupted" and code == -signal.SIGINT):
+            self.report(f"a client that {way} in {project} ended with {code}: {error[-500:]}")
+        self.count(f"exit {code}")
+        if code != 0:
+            return
+        if way == "detached":
+            with self.lock:
+                self.known.add(out.strip() if not out.lstrip().startswith("{") else json.loads(out)["job"])
+            return
+        job = json.loads(out)["job"]
+        with self.lock:
+            self.known.add(job)
+            self.done.add(job)
+
+    def read(self, dice):
+        with self.lock:
+            known = sorted(self.done)
+        if known:
+            self.ask("profile", "get", dice.choice(known), "img_per_s")
+        self.ask("profile", "list", "--top", 20)
+
+    # ---- faults
+
+    def fault_thread(self):
+        dice = random.Random(self.args.seed * 1000 + 999)
+        faults = {"worker killed": 10, "connection stalled": 3, "daemon killed": 2}
+        if self.mounts:
+            faults.update({"disk full": 2, "project read-only": 2})
+        first = dice.sample(list(faults), len(faults))  # each at least once
+        while not self.stop.wait(dice.uniform(0.1, 0.8)):
+            fault = first.pop() if first else dice.choices(list(faults), faults.values())[0]
+            if fault == "daemon killed" and not self.may_kill_daemon.is_set():
+                continue
+            try:
+                getattr(self, "do_" + fault.replace(" ", "_").replace("-", "_"))(dice)
+            except Exception as error:
+                self.report(f"fault {fault}: {error!r}")
+
+    def do_worker_killed(self, dice):
+        workers = self.processes(lambda words: b"scripted_worker" in words)
+        if workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(dice.choice(workers), signal.SIGKILL)
+                self.count("worker killed")
+
+    def do_daemon_killed(self, _):
+        self.daemon.kill()
+        self.daemon.wait()
+        self.count("daemon killed")
+        self.start_daemon()
+
+    def do_connection_stalled(self, dice):
+        with socket.socket(socket.AF_UNIX) as stalled:
+            stalled.connect(f"{self.scratch}/d.sock")
+            stalled.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[:dice.randint(1, 24)])
+            time.sleep(dice.uniform(0.05, 0.5))
+        self.count("connection stalled")
+
+    def do_disk_full(self, dice):
+        ballast = self.store / "ballast"
+        try:
+            with open(ballast, "wb") as out, contextlib.suppress(OSError):
+                free = os.statvfs(self.store).f_bavail * os.statvfs(self.store).f_frsize
+                os.posix_fallocate(out.fileno(), 0, max(1, free - dice.choice([0, 4, 16, 64]) * KB))
+            time.sleep(dice.uniform(0.1, 0.8))
+        finally:
+            ballast.unlink()
+        self.count("disk full")
+
+    def do_project_read_only(self, dice):
+        project = self.runs / "readonly"
+        if not project.exists():
+            return
+        subprocess.run(["mount", "--bind", project, project], check=True)
+        try:
+            subprocess.run(["mount", "-o", "remount,bind,ro", project], check=True)
+            time.sleep(dice.uniform(0.1, 0.6))
+        finally:
+            while subprocess.run(["umount", project], capture_output=True, check=False).returncode != 0:
+                time.sleep(0.02)  # somebody reads in it
+        self.count("project read-only")
+
+    def tick_thread(self):
+        """Lets workers that wait go on, and makes them wait again."""
+        while not self.stop.is_set():
+            (self.scratch / "tick").touch()
+            self.stop.wait(0.05)
+            (self.scratch / "tick").unlink()
+            self.stop.wait(0.15)
+        (self.scratch / "tick").touch()
+
+    # ---- looking
+
+    def processes(self, matches):
+        found = []
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and int(entry) != os.getpid():
+                words = proc_text(entry, "cmdline")
+                if str(self.scratch).encode() in words and matches(words):
+                    found.append(int(entry))
+        return found
+
+    def count(self, what):
+        with self.lock:
+            self.counts[what] += 1
+
+    def report(self, what):
+        with self.lock:
+            self.wrong.append(what)
+        print("WRONG:", what, flush=True)
+
+    def expect(self, true, what):
+        if not true:
+            self.report(what)
+
+    # ---- the run
+
+    def run(self):
+        started = time.monotonic()
+        self.prepare()
+        self.start_daemon()
+        self.may_kill_daemon.set()
+        helpers = [threading.Thread(target=self.tick_thread), threading.Thread(target=self.fault_thread)]
+        clients = [threading.Thread(target=self.client_thread, args=(i,)) for i in range(self.args.clients)]
+        for thread in helpers + clients:
+            thread.start()
+        for thread in clients:
+            while thread.is_alive():
+                thread.join(30)
+                if self.args.verbose:
+                    print(f"{time.monotonic() - started:.0f} s: {self.begun} jobs begun", flush=True)
+        self.stop.set()
+        for thread in helpers:
+            thread.join()
+        self.await_quiet()
+        self.check_alive()
+        self.check_at_rest()
+        self.tell(time.monotonic() - started)
+        return not self.wrong
+
+    def await_quiet(self):
+        deadline = time.monotonic() + 60
+        while True:
+            code, out, error = self.ask("jobs", "list", "--active", "--top", 0, "--json")
+            if code == 0 and not json.loads(out).get("jobs"):
+                return
+            if time.monotonic() > deadline:
+                return self.report(f"jobs do not end: {out[-1500:]}{error}")
+            time.sleep(0.2)
+
+    def check_alive(self):
+        """One more job, now that all is quiet: the device is free, and the daemon holds nothing of the others."""
+        descriptors = []
+        for _ in range(2):
+            code, out, error = self.ask("profile", "infer", "--device", "cpu", "--weights", "random", "--size", "t",
+                                        "--imgsz", 64, "--warmup", 1, "--runs", 5, "--json", "--project", "runs/a")
+            self.expect(code == 0, f"a job after the end fails: {out}{error}")
+            time.sleep(0.5)
+            descriptors.append(descriptor_count(self.daemon.pid))
+        self.counts["descriptors at the end"] = descriptors[-1]
+        # A fresh daemon has about 20 with an idle index, its socket and gRPC's own.
+        self.expect(descriptors[-1] <= 40, f"the daemon has {descriptors[-1]} open descriptors")
+        left = self.processes(lambda words: b"libreyolod" not in words)
+        self.expect(not left, f"processes are left: {[proc_text(pid, 'cmdline') for pid in left]}")
+        slope = slope_per_thousand(self.memory[int(len(self.memory) * WARM_SHARE):])
+        self.counts["memory, KB per 1,000 jobs"] = round(slope)
+        grown = max(0, self.memory[-1][1] - self.memory[0][1]) if self.memory else 0
+        self.counts["memory, KB grown since the last kill"] = grown
+        if self.args.jobs >= 2000:  # below, the slope is that of the allocator
+            self.expect(slope <= KB, f"the daemon grows by {slope:.0f} KB per 1,000 jobs")
+        self.expect(grown <= 16 * KB, f"the daemon grew by {grown} KB")
+
+    def check_at_rest(self):
+        self.daemon.terminate()
+        self.expect(self.daemon.wait(timeout=60) == 0, f"SIGTERM ended the daemon with {self.daemon.returncode}")
+        jobs, events = soak_store.read_index(self.store / "index.sqlite", self.scratch)
+        self.counts["jobs in the index"] = len(jobs)
+        for wrong in soak_store.check_jobs(jobs, events):
+            self.report(wrong)
+        staging = list(self.runs.rglob(".staging"))
+        self.expect(not staging, f"staging is left: {staging}")
+        for lock in self.scratch.rglob("*.lock"):
+            with open(lock, "rb") as held:
+                try:
+                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    self.report(f"{lock} is still held")
+        self.check_results(jobs)
+        # Once more through recovery: it must find nothing to do.
+        self.start_daemon()
+        self.daemon.terminate()
+        self.daemon.wait(timeout=60)
+        again, _ = soak_store.read_index(self.store / "index.sqlite", self.scratch)
+        self.expect(again == jobs, "a restart changed ended jobs")
+
+    def check_results(self, jobs):
+        found, wrong = soak_store.read_results(self.runs)
+        rolled_forward = {job for job in found if self.was_kept(job)}
+        self.counts["results completed after a failed commit"] = len(
+            [job for job in rolled_forward if jobs.get(job, (0, 0))[1] == 7])
+        wrong += soak_store.check_results(found, jobs, ["repeat"], TRIALS, rolled_forward)
+        wrong += [f"a client knows of job {job}, the index does not" for job in self.known - set(jobs)]
+        wrong += [f"a client was told that job {job} succeeded; it is {jobs.get(job)}" for job in self.done
+                  if jobs.get(job, (0, 0))[1] != 6]
+        for line in wrong:
+            self.report(line)
+        for _, state in jobs.values():
+            self.counts[f"jobs {soak_store.TERMINAL.get(state, state)}"] += 1
+
+    def was_kept(self, job):
+        """True when the daemon logged that it completed the job's commit at a later time."""
+        return f"commit rolled forward job={job}" in self.log_text
+
+    @property
+    def log_text(self):
+        if not hasattr(self, "_log"):
+            self._log = (self.scratch / "daemon.log").read_text(errors="replace")
+        return self._log
+
+    def tell(self, seconds):
+        print(f"seed {self.args.seed}: {self.begun} jobs asked for in {seconds:.0f} s by {self.args.clients} clients")
+        for what, number in sorted(self.counts.items()):
+            print(f"  {what}: {number}")
+        print("nothing lost, nothing left over" if not self.wrong else f"{len(self.wrong)} things are WRONG")
+
+    def clean_up(self, keep):
+        self.stop.set()
+        if self.daemon is not None and self.daemon.poll() is None:
+            self.daemon.kill()
+            self.daemon.wait()
+        for pid in self.processes(lambda words: True):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if keep:
+            shutil.copytree(self.store, self.scratch / "store-kept", symlinks=True, ignore_dangling_symlinks=True)
+            print(f"kept in {self.scratch}")
+        if self.mounts:
+            subprocess.run(["umount", "-l", self.store], check=False)
+        if not keep:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def in_own_mounts():
+    """Runs this again in a mount namespace of its own where that is allowed, so that no mount outlives it."""
+    if os.environ.get("LIBREYOLO_SOAK_INSIDE"):
+        return
+    os.environ["LIBREYOLO_SOAK_INSIDE"] = "1"
+    for unshare in (["unshare", "-m"], ["unshare", "-rm"]):
+        if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode == 0:
+            os.execvp("unshare", [*unshare, sys.executable, "-B", *sys.argv])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=80)
+    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--bin", type=pathlib.Path, default=os.environ.get("LIBREYOLO_BIN_DIR"))
+    parser.add_argument("--test-bin", type=pathlib.Path, default=os.environ.get("LIBREYOLO_TEST_BIN_DIR"))
+    parser.add_argument("--keep", action="store_true", help="keep the scratch folder when something is wrong")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    args = parser.parse_args()
+    if args.bin is None or args.test_bin is None:
+        parser.error("say where the executables are: --bin DIR --test-bin DIR")
+    in_own_mounts()
+    args.worker = args.test_bin / "scripted_worker"
+    soak = Soak(args)
+    good = False
+    try:
+        good = soak.run()
+    finally:
+        soak.clean_up(args.keep and not good)
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
