@@ -122,7 +122,7 @@ std::vector<CommandSpec> MakeReaders() {
        "profile compare",
        "Two profiles side by side, and whether the difference is significant",
        {{"before", true, "a profile or trace, as for the other readers"},
-        {"after", true, "the other one"}},
+        {"after", true, "the profile or trace to compare it with"}},
        {{"--force", kSwitch, "off", "", "compare unlike things too"},
         {"--fail-on", kText, "", "CONDITION",
          "exit 10 when it holds: a metric, < or >, a signed change in per cent or a number, such "

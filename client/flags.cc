@@ -123,15 +123,17 @@ absl::Status CheckWords(const CommandSpec& command, const Words& words) {
 absl::Status CheckValue(const FlagSpec& flag, const std::string& text) {
   int32_t whole = 0;
   double number = 0;
+  const std::string hint = absl::StrCat(flag.name, " ", flag.value_name, ": ", flag.help);
   if (flag.type == FlagType::kInt && !absl::SimpleAtoi(text, &whole)) {
     return MakeError(
         reason::kArgumentInvalid,
-        absl::StrCat(flag.name, " takes a whole number of at most 32 bits, not ", Quoted(text)));
+        absl::StrCat(flag.name, " takes a whole number of at most 32 bits, not ", Quoted(text)),
+        {hint});
   }
   if (flag.type == FlagType::kNumber &&
       (!absl::SimpleAtod(text, &number) || !std::isfinite(number))) {
     return MakeError(reason::kArgumentInvalid,
-                     absl::StrCat(flag.name, " takes a number, not ", Quoted(text)));
+                     absl::StrCat(flag.name, " takes a number, not ", Quoted(text)), {hint});
   }
   return absl::OkStatus();
 }

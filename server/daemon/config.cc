@@ -61,7 +61,11 @@ absl::StatusOr<absl::Duration> ParseSeconds(const std::string& flag, const std::
 }
 
 absl::Status FillDefaults(Config& config, const std::string& store, const std::string& state) {
-  if (config.listen.empty()) return absl::InvalidArgumentError("--listen is missing");
+  if (config.listen.empty()) {
+    return absl::InvalidArgumentError(
+        "--listen is missing: say where clients connect, such as --listen 127.0.0.1:7430 or "
+        "--listen unix:PATH; see libreyolod --help");
+  }
   if (config.local) {
     if (state.empty() || config.workspace.empty()) {
       return absl::InvalidArgumentError("--local needs --workspace and --state");
@@ -69,7 +73,11 @@ absl::Status FillDefaults(Config& config, const std::string& store, const std::s
     config.state_dir = state;
     if (config.log_path.empty()) config.log_path = state + "/daemon.log";
   } else {
-    if (store.empty()) return absl::InvalidArgumentError("--store is missing");
+    if (store.empty()) {
+      return absl::InvalidArgumentError(
+          "--store is missing: name the folder that keeps jobs and profiles, such as --store "
+          "~/libreyolo-store; see libreyolod --help");
+    }
     config.state_dir = store;
     config.workspace = store + "/workspaces";
   }
