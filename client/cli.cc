@@ -78,6 +78,20 @@ absl::StatusOr<int> RunCommand(const Context& context) {
       return RunDaemonLogs(context);
     case CommandId::kCompletion:
       return RunCompletion(context);
+    case CommandId::kDaemonCordon:
+      return RunDaemonCordon(context, true);
+    case CommandId::kDaemonUncordon:
+      return RunDaemonCordon(context, false);
+    case CommandId::kDaemonDrain:
+      return RunDaemonDrain(context);
+    case CommandId::kContextAdd:
+      return RunContextAdd(context);
+    case CommandId::kContextUse:
+      return RunContextUse(context);
+    case CommandId::kContextList:
+      return RunContextList(context);
+    case CommandId::kContextRemove:
+      return RunContextRemove(context);
   }
   return MakeError(reason::kInternal, "a command without code");
 }
@@ -137,8 +151,8 @@ int RunCliOnProcess(int argc, char** argv) {
   streams.out_columns = ColumnsOf(STDOUT_FILENO);
   if (const int columns = ColumnsOf(STDERR_FILENO); columns > 0) streams.err_columns = columns;
   const SystemClock clock;
-  const auto connect = [](const std::string& flag, NeedDaemon need) -> absl::StatusOr<Server> {
-    absl::StatusOr<Server> server = Connect(flag, need);
+  const auto connect = [](const ServerOptions& typed, NeedDaemon need) -> absl::StatusOr<Server> {
+    absl::StatusOr<Server> server = Connect(typed, need);
     // Never given back, so that gRPC's threads are not shut down one by one before the end.
     if (server.ok()) new std::shared_ptr<grpc::Channel>(server->channel);
     return server;
@@ -150,7 +164,14 @@ int RunCliOnProcess(int argc, char** argv) {
                     return value;
                   },
                   clock};
-  const int code = RunCli(std::vector<std::string>(argv + 1, argv + argc), streams, deps);
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  // Not in the table: only the other end of ssh:// calls it.
+  if (!args.empty() && args[0] == "dial-stdio") {
+    return DialStdio(std::vector<std::string>(args.begin() + 1, args.end()));
+  }
+  // TLS 1.3 and nothing older: of the older suites none that could be agreed on is left.
+  setenv("GRPC_SSL_CIPHER_SUITES", "PSK-AES256-GCM-SHA384", 1);
+  const int code = RunCli(args, streams, deps);
   std::cout.flush();
   std::cerr.flush();
   // Nothing of value is left to be torn down, and gRPC's tearing down would take a third of a

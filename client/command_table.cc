@@ -122,7 +122,7 @@ std::vector<CommandSpec> MakeReaders() {
        "profile compare",
        "Two profiles side by side, and whether the difference is significant",
        {{"before", true, "a profile or trace, as for the other readers"},
-        {"after", true, "the profile or trace to compare it with"}},
+        {"after", true, "the other one"}},
        {{"--force", kSwitch, "off", "", "compare unlike things too"},
         {"--fail-on", kText, "", "CONDITION",
          "exit 10 when it holds: a metric, < or >, a signed change in per cent or a number, such "
@@ -196,6 +196,37 @@ std::vector<CommandSpec> MakeOthers() {
        {},
        {{"--force", kSwitch, "off", "", "also while jobs have not ended"}}},
       {CommandId::kDaemonLogs, "daemon logs", "The end of the local daemon's log", {}, {}},
+      {CommandId::kDaemonCordon,
+       "daemon cordon",
+       "Let a server take no new jobs; what it has goes on (admins)",
+       {},
+       {}},
+      {CommandId::kDaemonUncordon,
+       "daemon uncordon",
+       "Let a cordoned server take jobs again (admins)",
+       {},
+       {}},
+      {CommandId::kDaemonDrain,
+       "daemon drain",
+       "Let a server end once its running jobs have; queued ones wait for its next start (admins)",
+       {},
+       {}},
+      {CommandId::kContextAdd,
+       "context add",
+       "Keep a server's address and how to be let in under a name; --server says which",
+       {{"name", true, "the name"}},
+       {}},
+      {CommandId::kContextUse,
+       "context use",
+       "Take a context where no server is named",
+       {{"name", true, "a context's name; \"local\" is the local daemon again"}},
+       {}},
+      {CommandId::kContextList, "context list", "The contexts there are", {}, {}},
+      {CommandId::kContextRemove,
+       "context remove",
+       "Forget a context",
+       {{"name", true, "its name"}},
+       {}},
   };
 }
 
@@ -215,7 +246,8 @@ const std::vector<GroupSpec>& Groups() {
   static const auto& groups = *new std::vector<GroupSpec>{
       {"profile", "Measure where the time goes, and read the profiles"},
       {"jobs", "Look after the jobs of the server"},
-      {"daemon", "Look after the local daemon of the current folder"},
+      {"daemon", "Look after the local daemon of the current folder, or a server"},
+      {"context", "Keep servers under names"},
   };
   return groups;
 }
@@ -223,7 +255,14 @@ const std::vector<GroupSpec>& Groups() {
 const std::vector<FlagSpec>& CommonFlags() {
   static const auto& flags = *new std::vector<FlagSpec>{
       {"--server", kText, "", "ADDRESS",
-       "host[:7430], [v6]:port or unix:PATH; default LIBREYOLO_SERVER, else a local daemon"},
+       "host[:7430], [v6]:port, unix:PATH or ssh://[user@]host; default LIBREYOLO_SERVER, else the "
+       "context in use, else a local daemon"},
+      {"--ca", kText, "", "FILE",
+       "who signs the server's certificate (PEM); default LIBREYOLO_CA, else the system's"},
+      {"--token-file", kText, "", "FILE",
+       "holds your token; default LIBREYOLO_TOKEN_FILE, else LIBREYOLO_TOKEN is the token"},
+      {"--cert", kText, "", "FILE", "your own certificate (PEM); default LIBREYOLO_CERT"},
+      {"--key", kText, "", "FILE", "its private key (PEM); default LIBREYOLO_KEY"},
       {"--json", kSwitch, "off", "", "JSON on standard output, and an error as JSON"},
       {"--help", kSwitch, "off", "", "show this text", "-h"},
   };

@@ -50,6 +50,13 @@ enum class CommandId {
   kDaemonRestart,
   kDaemonLogs,
   kCompletion,
+  kDaemonCordon,
+  kDaemonUncordon,
+  kDaemonDrain,
+  kContextAdd,
+  kContextUse,
+  kContextList,
+  kContextRemove,
 };
 
 struct CommandSpec {

@@ -27,8 +27,10 @@ constexpr Row kExact[] = {
     {reason::kLimitExceeded.name, kExitArgument},
     {reason::kServerUnreachable.name, kExitUnreachable},
     {reason::kDraining.name, kExitUnreachable},
+    {reason::kCordoned.name, kExitUnreachable},
     {reason::kQueueFull.name, kExitBusy},
     {reason::kBusy.name, kExitBusy},
+    {reason::kQuotaExceeded.name, kExitBusy},
     {reason::kUnauthenticated.name, kExitNotPermitted},
     {reason::kPermissionDenied.name, kExitNotPermitted},
 };

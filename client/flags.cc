@@ -207,6 +207,13 @@ struct Head {
   bool dump_flags = false;
 };
 
+const FlagSpec* FindCommonFlag(const std::string& name) {
+  for (const FlagSpec& flag : CommonFlags()) {
+    if (name == flag.name) return &flag;
+  }
+  return nullptr;
+}
+
 absl::StatusOr<Head> ReadHead(const Words& args) {
   Head head;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -219,14 +226,14 @@ absl::StatusOr<Head> ReadHead(const Words& args) {
       head.version = true;
     } else if (word == "--dump-flags") {
       head.dump_flags = true;
-    } else if (word == "--server") {
-      if (i + 1 == args.size())
-        return UsageError(nullptr, "--server needs a value: --server ADDRESS");
+    } else if (const FlagSpec* flag = FindCommonFlag(SplitFlag(word).first); flag != nullptr) {
       head.rest.push_back(word);
+      if (flag->type == FlagType::kSwitch || SplitFlag(word).second) continue;
+      if (i + 1 == args.size()) {
+        return UsageError(nullptr,
+                          absl::StrCat(word, " needs a value: ", word, " ", flag->value_name));
+      }
       head.rest.push_back(args[++i]);
-    } else if (word == "--json" || absl::StartsWith(word, "--json=") ||
-               absl::StartsWith(word, "--server=")) {
-      head.rest.push_back(word);
     } else if (LooksLikeFlag(word)) {
       return UsageError(nullptr, absl::StrCat("flag ", word, " before the command"));
     } else {
@@ -300,6 +307,11 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   LY_RETURN_IF_ERROR(CheckWords(command, head.rest));
   LY_ASSIGN_OR_RETURN(Parsed parsed, ParseWords(command, head.rest));
   line.server = parsed.typed.count("--server") > 0 ? parsed.typed["--server"] : "";
+  line.options = {line.server, parsed.typed["--ca"], parsed.typed["--token-file"],
+                  parsed.typed["--cert"], parsed.typed["--key"]};
+  for (const char* flag : {"--ca", "--token-file", "--cert", "--key"}) {
+    if (parsed.typed[flag].empty()) parsed.typed.erase(flag);
+  }
   line.json = parsed.typed.count("--json") > 0;
   if (head.version) {
     line.kind = CommandLine::Kind::kVersion;

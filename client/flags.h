@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/command_table.h"
+#include "client/rpc/server_choice.h"
 
 namespace libreyolo::client {
 
@@ -44,7 +45,8 @@ struct CommandLine {
   const CommandSpec* command = nullptr;  // kCommand; kHelp: the command, or null
   std::string group;                     // kHelp without a command: a group's name, or "" for all
   Arguments arguments;
-  std::string server;  // --server, or ""
+  std::string server;     // --server, or ""
+  ServerOptions options;  // the same with --ca and its like
   bool json = false;
 };
 

@@ -27,9 +27,16 @@ alone is standard input.
 
 ## Servers
 
-`--server`, else `LIBREYOLO_SERVER`, else a local daemon of the current folder, which is started when it does not run and
-ends by itself. An address is `host`, `host:port`, `[v6]:port` or `unix:PATH`; the port is 7430 when none is given. A named
-server that does not answer is an error, never a reason to take the local daemon.
+`--server`, else `LIBREYOLO_SERVER`, else the context in use, else a local daemon of the current folder, which is started
+when it does not run and ends by itself. An address is `host`, `host:port`, `[v6]:port`, `unix:PATH` or
+`ssh://[user@]host[:port][/path/of/the.sock]`; the port is 7430 when none is given. A named server that does not answer is
+an error, never a reason to take the local daemon.
+
+TCP off loopback is TLS 1.3; on loopback `--ca` or `--cert` asks for it. A token is read from `--token-file`,
+`LIBREYOLO_TOKEN_FILE` or `LIBREYOLO_TOKEN`, in that order, and never stands on the command line. `context add` keeps an
+address with the names of such files, never a token; a context's files are used for the context's server only. Over `ssh://`
+the client runs `ssh host libreyolo dial-stdio`, which talks to `/run/libreyolod/libreyolod.sock` there, or the socket that
+the address names; ssh asks for passwords and keys as ever.
 
 ## Words that name files
 

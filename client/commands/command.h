@@ -24,7 +24,7 @@ struct Streams {
 
 // The world outside, so that tests can hand in their own.
 struct Deps {
-  std::function<absl::StatusOr<Server>(const std::string& flag, NeedDaemon need)> connect;
+  std::function<absl::StatusOr<Server>(const ServerOptions& typed, NeedDaemon need)> connect;
   // A variable of the environment; none when it is not set.
   std::function<std::optional<std::string>(const char* name)> env;
   const Clock& clock;
@@ -40,7 +40,7 @@ struct Context {
   bool json() const { return line.json; }
   std::ostream& out() const { return streams.out; }
   std::ostream& err() const { return streams.err; }
-  absl::StatusOr<Server> Connect(NeedDaemon need) const { return deps.connect(line.server, need); }
+  absl::StatusOr<Server> Connect(NeedDaemon need) const { return deps.connect(line.options, need); }
   // A remark on stderr; nothing under --json.
   void Note(const std::string& text) const;
 };
@@ -69,6 +69,12 @@ absl::StatusOr<int> RunDaemonStatus(const Context& context);
 absl::StatusOr<int> RunDaemonStop(const Context& context);
 absl::StatusOr<int> RunDaemonRestart(const Context& context);
 absl::StatusOr<int> RunDaemonLogs(const Context& context);
+absl::StatusOr<int> RunDaemonCordon(const Context& context, bool cordoned);
+absl::StatusOr<int> RunDaemonDrain(const Context& context);
+absl::StatusOr<int> RunContextAdd(const Context& context);
+absl::StatusOr<int> RunContextUse(const Context& context);
+absl::StatusOr<int> RunContextList(const Context& context);
+absl::StatusOr<int> RunContextRemove(const Context& context);
 // Never starts a daemon.
 absl::StatusOr<int> RunVersion(const Context& context);
 absl::StatusOr<int> RunCompletion(const Context& context);

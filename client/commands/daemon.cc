@@ -1,3 +1,4 @@
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/commands/call.h"
 #include "client/commands/command.h"
@@ -23,8 +24,8 @@ constexpr absl::Duration kVersionDeadline = absl::Seconds(2);
 absl::Status CheckIsLocal(const Context& context) {
   if (context.line.server.empty()) return absl::OkStatus();
   return MakeError(reason::kArgumentConflict,
-                   "the daemon commands are for the local daemon of the current folder, and take "
-                   "no --server");
+                   "this command is for the local daemon of the current folder, and takes no "
+                   "--server");
 }
 
 // The daemon of the current folder; SERVER_UNREACHABLE when none runs. Starts none.
@@ -83,6 +84,26 @@ void PrintStatus(const Context& context, const Running& running) {
                       "\nsocket:      ", running.place.socket_path, "\nlog:         ", log, "\n");
 }
 
+// Whether a server takes jobs, after that was changed.
+void PrintAdmission(const Context& context, const Server& server, const v1::Capabilities& about) {
+  if (context.json()) {
+    JsonValue json{JsonValue::Object{}};
+    json.Set("server", server.address);
+    json.Set("cordoned", about.cordoned());
+    json.Set("draining", about.draining());
+    json.Set("active_jobs", static_cast<int64_t>(about.active_jobs()));
+    context.out() << json.ToIndented() << "\n";
+    return;
+  }
+  context.out() << absl::StrCat(server.address, " ",
+                                about.draining()   ? "drains: it ends once its running jobs have"
+                                : about.cordoned() ? "is cordoned: it takes no new jobs"
+                                                   : "takes jobs",
+                                "; ", about.active_jobs(),
+                                about.active_jobs() == 1 ? " job has" : " jobs have",
+                                " not ended\n");
+}
+
 }  // namespace
 
 absl::StatusOr<int> RunDaemonStatus(const Context& context) {
@@ -138,20 +159,40 @@ absl::StatusOr<int> RunDaemonLogs(const Context& context) {
   return kExitOk;
 }
 
+absl::StatusOr<int> RunDaemonCordon(const Context& context, bool cordoned) {
+  LY_ASSIGN_OR_RETURN(const Server server, context.Connect(NeedDaemon::kAny));
+  v1::SetCordonRequest request;
+  request.set_cordoned(cordoned);
+  v1::Capabilities about;
+  LY_RETURN_IF_ERROR(Call(*v1::ServerService::NewStub(server.channel),
+                          &v1::ServerService::Stub::SetCordon, request, about));
+  PrintAdmission(context, server, about);
+  return kExitOk;
+}
+
+absl::StatusOr<int> RunDaemonDrain(const Context& context) {
+  LY_ASSIGN_OR_RETURN(const Server server, context.Connect(NeedDaemon::kAny));
+  v1::Capabilities about;
+  LY_RETURN_IF_ERROR(Call(*v1::ServerService::NewStub(server.channel),
+                          &v1::ServerService::Stub::Drain, v1::DrainRequest(), about));
+  PrintAdmission(context, server, about);
+  return kExitOk;
+}
+
 absl::StatusOr<int> RunVersion(const Context& context) {
   // A named server is asked; of the local daemon only one that runs already.
-  std::string address = context.line.server;
-  if (address.empty()) address = context.deps.env("LIBREYOLO_SERVER").value_or("");
-  absl::StatusOr<std::string> target = std::string();
+  LY_ASSIGN_OR_RETURN(const ServerChoice choice, ChooseServer(context.line.options));
+  const std::string& address = choice.address;
+  std::string target;
   if (!address.empty()) {
-    target = ParseAddress(address);
-    LY_RETURN_IF_ERROR(target.status());
+    // Behind ssh nobody is asked: it could want a password for this.
+    if (!absl::StartsWith(address, "ssh://")) target = address;
   } else if (const absl::StatusOr<LocalDaemonPlace> place = FindLocalDaemonPlace(); place.ok()) {
     if (IsListening(place->socket_path)) target = absl::StrCat("unix:", place->socket_path);
   }
   std::optional<v1::Capabilities> about;
-  if (!target->empty()) {
-    const auto stub = v1::ServerService::NewStub(MakeChannel(*target));
+  if (!target.empty()) {
+    const auto stub = v1::ServerService::NewStub(MakeChannel(target, choice.security));
     grpc::ClientContext call;
     call.set_deadline(absl::ToChronoTime(absl::Now() + kVersionDeadline));
     v1::Capabilities answer;
@@ -169,8 +210,8 @@ absl::StatusOr<int> RunVersion(const Context& context) {
   context.out() << absl::StrCat("libreyolo ", Version(), " (build ", BuildId(), ")\n");
   if (about.has_value()) {
     context.out() << absl::StrCat("server    ", about->version(), " (build ", about->build_id(),
-                                  ") at ", *target, "\n");
-  } else if (!address.empty()) {
+                                  ") at ", target, "\n");
+  } else if (!target.empty()) {
     context.out() << absl::StrCat("server    ", address, " does not answer\n");
   }
   return kExitOk;

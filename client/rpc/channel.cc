@@ -1,10 +1,14 @@
 #include "client/rpc/channel.h"
 
+#include <arpa/inet.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
+#include <grpcpp/support/client_interceptor.h>
 
-#include <cstdlib>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -30,15 +34,17 @@ constexpr size_t kMaxSocketPath = 107;
 constexpr int kMaxMessageBytes = 4 << 20;
 constexpr char kApiVersion[] = "v1";
 constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
+constexpr absl::Duration kSshTimeout = absl::Seconds(60);
 constexpr absl::Duration kAskTimeout = absl::Seconds(10);
 // An idle daemon ends at once; one that drains may have a job's processes to end.
 constexpr int kReplaceTimeoutS = 30;
 
 absl::Status BadAddress(absl::string_view text, absl::string_view why) {
-  return MakeError(reason::kArgumentInvalid,
-                   absl::StrCat("the server address \"", absl::CHexEscape(text), "\" ", why),
-                   {"an address looks like HOST, HOST:PORT, [IPV6]:PORT or unix:PATH",
-                    absl::StrCat("the port is ", kDefaultPort, " when none is given")});
+  return MakeError(
+      reason::kArgumentInvalid,
+      absl::StrCat("the server address \"", absl::CHexEscape(text), "\" ", why),
+      {"an address looks like HOST, HOST:PORT, [IPV6]:PORT, unix:PATH or ssh://[USER@]HOST",
+       absl::StrCat("the port is ", kDefaultPort, " when none is given")});
 }
 
 absl::StatusOr<std::string> ParseSocketAddress(absl::string_view text, absl::string_view path) {
@@ -51,11 +57,46 @@ absl::StatusOr<std::string> ParseSocketAddress(absl::string_view text, absl::str
   return absl::StrCat("unix:", path);
 }
 
-bool IsSocket(const std::string& address) { return absl::StartsWith(address, "unix:"); }
+constexpr char kSsh[] = "ssh://";
 
-bool IsLoopback(const std::string& address) {
-  return IsSocket(address) || absl::StartsWith(address, "localhost:") ||
-         absl::StartsWith(address, "127.") || absl::StartsWith(address, "[::1]:");
+bool IsSocket(absl::string_view address) { return absl::StartsWith(address, "unix:"); }
+
+// Adds the bearer token to every call. Call credentials would do so on TLS channels only, and a
+// server on loopback may ask for tokens too.
+class TokenInterceptor : public grpc::experimental::Interceptor {
+ public:
+  explicit TokenInterceptor(const std::string& token) : token_(token) {}
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    using Hook = grpc::experimental::InterceptionHookPoints;
+    if (methods->QueryInterceptionHookPoint(Hook::PRE_SEND_INITIAL_METADATA)) {
+      methods->GetSendInitialMetadata()->emplace("authorization", "Bearer " + token_);
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const std::string token_;
+};
+
+class TokenInterceptorFactory : public grpc::experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit TokenInterceptorFactory(std::string token) : token_(std::move(token)) {}
+  grpc::experimental::Interceptor* CreateClientInterceptor(
+      grpc::experimental::ClientRpcInfo*) override {
+    return new TokenInterceptor(token_);
+  }
+
+ private:
+  const std::string token_;
+};
+
+std::shared_ptr<grpc::ChannelCredentials> MakeCredentials(const ChannelSecurity& security) {
+  if (!security.tls) return grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = security.ca_pem;
+  options.pem_cert_chain = security.cert_pem;
+  options.pem_private_key = security.key_pem;
+  return grpc::SslCredentials(options);
 }
 
 absl::StatusOr<v1::Capabilities> Ask(const std::shared_ptr<grpc::Channel>& channel,
@@ -69,7 +110,16 @@ absl::StatusOr<v1::Capabilities> Ask(const std::shared_ptr<grpc::Channel>& chann
   return about;
 }
 
-absl::Status NotReachable(const std::string& address, absl::string_view why) {
+absl::Status NotReachable(const std::string& address, absl::string_view why, bool tls = false) {
+  if (tls) {
+    return MakeError(
+        reason::kServerUnreachable,
+        absl::StrCat("the server ", address, " does not answer over TLS: ", why),
+        {"--ca FILE names who signed its certificate, when that is not an authority of the system",
+         "--cert FILE and --key FILE show one of your own, where the server asks for it",
+         "start libreyolod there, or correct the address in --server or LIBREYOLO_SERVER"},
+        {{"server", address}});
+  }
   return MakeError(
       reason::kServerUnreachable, absl::StrCat("the server ", address, " does not answer: ", why),
       {"start libreyolod there, or correct the address in --server or LIBREYOLO_SERVER",
@@ -79,31 +129,39 @@ absl::Status NotReachable(const std::string& address, absl::string_view why) {
 
 // Whether anybody is there, without a call: WaitForConnected() would go on trying a port that
 // refuses.
-absl::Status CheckReachable(const Server& server) {
+absl::Status CheckReachable(const Server& server, bool tls) {
   if (IsSocket(server.address)) {
     if (IsListening(server.address.substr(5))) return absl::OkStatus();
     return NotReachable(server.address, "nobody listens on the socket");
   }
-  const auto deadline = absl::ToChronoTime(absl::Now() + kConnectTimeout);
+  // Over ssh a password may have to be typed first.
+  const absl::Duration timeout = server.tunnel != nullptr ? kSshTimeout : kConnectTimeout;
+  const auto deadline = absl::ToChronoTime(absl::Now() + timeout);
   grpc_connectivity_state state = server.channel->GetState(/*try_to_connect=*/true);
   while (state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE) {
     if (!server.channel->WaitForStateChange(state, deadline)) {
-      return NotReachable(server.address, absl::StrCat("no connection within ",
-                                                       absl::FormatDuration(kConnectTimeout)));
+      return NotReachable(server.address,
+                          absl::StrCat("no connection within ", absl::FormatDuration(timeout)));
     }
     state = server.channel->GetState(/*try_to_connect=*/true);
   }
   if (state == GRPC_CHANNEL_READY) return absl::OkStatus();
   // A call says what the state does not: why.
   const absl::Status why = Ask(server.channel, absl::Seconds(1)).status();
-  return why.ok() ? absl::OkStatus() : NotReachable(server.address, why.message());
+  return why.ok() ? absl::OkStatus() : NotReachable(server.address, why.message(), tls);
 }
 
-absl::StatusOr<Server> ConnectToNamed(const std::string& text) {
+absl::StatusOr<Server> ConnectToNamed(const ServerChoice& choice) {
   Server server;
-  LY_ASSIGN_OR_RETURN(server.address, ParseAddress(text));
-  server.channel = MakeChannel(server.address);
-  LY_RETURN_IF_ERROR(CheckReachable(server));
+  server.address = choice.address;
+  if (absl::StartsWith(choice.address, kSsh)) {
+    LY_ASSIGN_OR_RETURN(const SshAddress address, ParseSshAddress(choice.address));
+    LY_ASSIGN_OR_RETURN(server.tunnel, SshTunnel::Open(address));
+    server.channel = MakeChannel("unix:" + server.tunnel->socket_path(), choice.security);
+  } else {
+    server.channel = MakeChannel(server.address, choice.security);
+  }
+  LY_RETURN_IF_ERROR(CheckReachable(server, choice.security.tls));
   return server;
 }
 
@@ -166,11 +224,28 @@ absl::StatusOr<Server> ConnectToLocal(NeedDaemon need) {
 
 }  // namespace
 
+bool IsSocketAddress(absl::string_view address) {
+  return IsSocket(address) || absl::StartsWith(address, kSsh);
+}
+
+bool IsLoopbackAddress(absl::string_view address) {
+  if (IsSocketAddress(address)) return true;
+  if (absl::StartsWith(address, "localhost:") || absl::StartsWith(address, "[::1]:")) return true;
+  // The numbers only: "127.example.org" is somebody's machine.
+  in_addr ip;
+  const std::string host(address.substr(0, address.rfind(':')));
+  return inet_pton(AF_INET, host.c_str(), &ip) == 1 && (ntohl(ip.s_addr) >> 24) == 127;
+}
+
 absl::StatusOr<std::string> ParseAddress(absl::string_view text) {
   for (char c : text) {
     if (absl::ascii_isspace(c) || absl::ascii_iscntrl(c)) {
       return BadAddress(text, "holds white space");
     }
+  }
+  if (absl::StartsWith(text, kSsh)) {
+    LY_RETURN_IF_ERROR(ParseSshAddress(text).status());
+    return std::string(text);
   }
   absl::string_view rest = text;
   if (absl::ConsumePrefix(&rest, "unix:")) return ParseSocketAddress(text, rest);
@@ -204,7 +279,8 @@ absl::StatusOr<std::string> ParseAddress(absl::string_view text) {
   return absl::StrCat(host, ":", number);
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           const ChannelSecurity& security) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   // A service config would be asked of the DNS as TXT records.
@@ -217,17 +293,20 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   // below theirs.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  if (IsLoopback(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  if (IsLoopbackAddress(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // With its scheme a host name is never taken for one, as "unix:7430" or "ipv4:7430" would be.
   const std::string target = IsSocket(address) ? address : absl::StrCat("dns:///", address);
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+  const std::shared_ptr<grpc::ChannelCredentials> credentials = MakeCredentials(security);
+  if (security.token.empty()) return grpc::CreateCustomChannel(target, credentials, arguments);
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> factories;
+  factories.push_back(std::make_unique<TokenInterceptorFactory>(security.token));
+  return grpc::experimental::CreateCustomChannelWithInterceptors(target, credentials, arguments,
+                                                                 std::move(factories));
 }
 
-absl::StatusOr<Server> Connect(const std::string& flag, NeedDaemon need) {
-  if (!flag.empty()) return ConnectToNamed(flag);
-  const char* variable = std::getenv("LIBREYOLO_SERVER");
-  if (variable != nullptr && variable[0] != '\0') return ConnectToNamed(variable);
-  return ConnectToLocal(need);
+absl::StatusOr<Server> Connect(const ServerOptions& typed, NeedDaemon need) {
+  LY_ASSIGN_OR_RETURN(const ServerChoice choice, ChooseServer(typed));
+  return choice.address.empty() ? ConnectToLocal(need) : ConnectToNamed(choice);
 }
 
 }  // namespace libreyolo::client

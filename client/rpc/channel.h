@@ -8,26 +8,34 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "client/rpc/server_choice.h"
+#include "client/rpc/ssh_tunnel.h"
 
 namespace libreyolo::client {
 
 // Where RPCs go.
 struct Server {
   std::shared_ptr<grpc::Channel> channel;
-  bool local = false;     // the user's own daemon for the current folder
-  std::string address;    // as gRPC takes it: "unix:/run/...", "host:7430"
-  std::string state_dir;  // local only: its log and state
+  bool local = false;                 // the user's own daemon for the current folder
+  std::string address;                // as gRPC takes it: "unix:/run/...", "host:7430"
+  std::string state_dir;              // local only: its log and state
+  std::shared_ptr<SshTunnel> tunnel;  // ssh:// only
 };
 
 inline constexpr int kDefaultPort = 7430;
 
-// "host", "host:port", "[v6]:port", "unix:PATH" -> what gRPC takes. ARGUMENT_INVALID says what an
-// address looks like.
+// "host", "host:port", "[v6]:port", "unix:PATH" -> what gRPC takes; "ssh://..." stays.
+// ARGUMENT_INVALID says what an address looks like.
 absl::StatusOr<std::string> ParseAddress(absl::string_view text);
 
+// Of a parsed address.
+bool IsSocketAddress(absl::string_view address);    // a unix socket, or one behind ssh
+bool IsLoopbackAddress(absl::string_view address);  // nothing of it is seen on a network
+
 // A channel without what a short-lived client does not need (service config look-up, retries,
-// proxies on loopback).
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
+// proxies on loopback). Not for ssh://.
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           const ChannelSecurity& security = {});
 
 // A local daemon of another build than this client's is replaced when it is idle. When it is busy:
 enum class NeedDaemon {
@@ -35,11 +43,11 @@ enum class NeedDaemon {
   kSameBuild,  // measuring is BUSY
 };
 
-// `flag` is --server's value or empty; then LIBREYOLO_SERVER; then the local daemon, started when
-// it does not run.
+// The server that `typed` and the environment choose (ChooseServer); the local daemon is started
+// when it does not run.
 //   SERVER_UNREACHABLE  the named server does not answer, or the local one could not be started
 //                       (with its log's end)
 //   BUSY                kSameBuild was asked for, and a local daemon of another build is at work
-absl::StatusOr<Server> Connect(const std::string& flag, NeedDaemon need);
+absl::StatusOr<Server> Connect(const ServerOptions& typed, NeedDaemon need);
 
 }  // namespace libreyolo::client

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/trace/read_limits.h"
+#include "server/daemon/access/tls.h"
 
 namespace libreyolo::daemon {
 
@@ -25,7 +26,19 @@ struct Config {
   std::string hub_base_url;
   std::string log_path;  // empty: stderr
   absl::Duration heartbeat = absl::Seconds(60);
+
+  bool worker_network = false;  // workers keep the host's network
+  unsigned socket_mode = 0600;  // of a unix socket
+  TlsFiles tls;                 // without a certificate: no TLS
+  std::string users_path;       // empty: nobody is told apart by a token
+  // Of each user; 0: no limit. Defaults where users are told apart: 20 jobs, 50 GiB.
+  int64_t max_queued_per_user = 0;
+  int64_t max_stored_bytes_per_user = 0;
+  int64_t max_upload_bytes = int64_t{4} << 30;  // of one file
   trace::ReadLimits trace_limits;
+
+  // Callers are told apart.
+  bool has_users() const { return !users_path.empty() || !tls.client_ca.empty(); }
 };
 
 // Parses argv. InvalidArgument with what is wrong; `*show` is set to a text for --help and

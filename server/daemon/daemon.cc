@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,8 @@
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/rpc/parse_job_spec.h"
+#include "server/daemon/access/tls.h"
+#include "server/daemon/access/user_file.h"
 #include "server/daemon/control_loop.h"
 #include "server/daemon/device/device_inventory.h"
 #include "server/daemon/device/device_pool.h"
@@ -37,6 +40,7 @@
 #include "server/daemon/store/index.h"
 #include "server/daemon/store/layout.h"
 #include "server/daemon/store/profile_store.h"
+#include "server/daemon/store/upload_book.h"
 #include "server/daemon/worker_pool.h"
 
 namespace libreyolo::daemon {
@@ -44,8 +48,9 @@ namespace {
 
 namespace v1 = ::libreyolo::profile::v1;
 
-constexpr int64_t kMaxUploadBytes = int64_t{4} << 30;
 constexpr int kMaxMessageBytes = 1 << 20;
+constexpr int kMaxHeaderBytes = 16 << 10;
+constexpr int kMaxStreamsPerConnection = 128;
 constexpr unsigned kTraceThreads = 2;  // that parse one trace; more wait for the one that collects
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 constexpr absl::Duration kCallGrace = absl::Seconds(2);
@@ -63,13 +68,13 @@ class Daemon {
         layout_({config.state_dir, config.workspace, config.local}),
         devices_(MakeNvmlInventory(gpu::NvmlPath()), ""),
         device_pool_(config.lock_dir),
-        blobs_(layout_.BlobDir(), kMaxUploadBytes),
+        blobs_(layout_.BlobDir(), config.max_upload_bytes),
         profiles_(config.state_dir + "/project_locks"),
-        inputs_(layout_, blobs_, devices_,
-                {config.weights_folders, config.datasets_folders, config.cache_dir, config.hub_base_url,
-                 std::getenv("HF_TOKEN") == nullptr ? "" : std::getenv("HF_TOKEN")}),
-        gate_(config.local, BuildId()),
-        launcher_(config.worker_path, loop_) {}
+        inputs_(
+            layout_, blobs_, devices_,
+            {config.weights_folders, config.datasets_folders, config.cache_dir, config.hub_base_url,
+             std::getenv("HF_TOKEN") == nullptr ? "" : std::getenv("HF_TOKEN")}),
+        launcher_({config.worker_path, config.worker_network}, loop_) {}
 
   absl::Status Start();
   absl::Status Run();
@@ -77,7 +82,11 @@ class Daemon {
  private:
   absl::StatusOr<std::map<std::string, CommittedResult>> RecoverStore();
   absl::Status FindFinishedCommits(std::map<std::string, CommittedResult>& committed);
+  absl::Status OpenGate();
   absl::Status StartServer(const std::string& address);
+  absl::Status SetCordon(bool cordoned);
+  void BeginDrain();
+  std::string CordonPath() const { return config_.state_dir + "/cordoned"; }
   void WatchSignals();
   void OnSignal();
   void WatchIdleness();
@@ -96,7 +105,9 @@ class Daemon {
   BlobStore blobs_;
   ProfileStore profiles_;
   JobInputs inputs_;
-  CallGate gate_;
+  std::unique_ptr<UserFile> users_;
+  std::unique_ptr<CallGate> gate_;
+  std::unique_ptr<UploadBook> uploads_;
   ProcessLauncher launcher_;
   std::unique_ptr<StoreSteps> steps_;
   std::unique_ptr<ProfileReader> reader_;
@@ -177,7 +188,9 @@ v1::Capabilities Daemon::FixedCapabilities() const {
     out.set_worker_unavailable_reason(
         absl::StrCat("the worker executable is missing: ", config_.worker_path));
   }
-  out.set_max_upload_bytes(kMaxUploadBytes);
+  out.set_max_upload_bytes(config_.max_upload_bytes);
+  out.set_max_queued_jobs_per_user(static_cast<int32_t>(config_.max_queued_per_user));
+  out.set_max_stored_bytes_per_user(config_.max_stored_bytes_per_user);
   out.set_max_trace_bytes(config_.trace_limits.max_bytes);
   out.set_max_queued_jobs(JobLimits().max_queued);
   return out;
@@ -188,7 +201,8 @@ absl::Status Daemon::Start() {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   LY_ASSIGN_OR_RETURN(state_lock_, LockFile(config_.state_dir + "/lock",
                                             absl::StrCat("the store ", config_.state_dir)));
-  LY_ASSIGN_OR_RETURN(address_, ClaimAddress(config_.listen));
+  LY_ASSIGN_OR_RETURN(address_, ClaimAddress(config_.listen, !config_.tls.certificate.empty()));
+  LY_RETURN_IF_ERROR(OpenGate());
   for (const char* folder : {"/job_logs", "/blobs", "/inputs"}) {
     LY_RETURN_IF_ERROR(MakeDirectories(config_.state_dir + folder, 0700));
   }
@@ -196,13 +210,15 @@ absl::Status Daemon::Start() {
   LY_ASSIGN_OR_RETURN(index_, Index::Open(config_.state_dir + "/index.sqlite"));
   blobs_.Sweep();
   steps_ = std::make_unique<StoreSteps>(layout_, profiles_, *index_, inputs_);
+  uploads_ = std::make_unique<UploadBook>(*index_, blobs_, config_.max_stored_bytes_per_user);
   trace::ReadLimits trace_limits = config_.trace_limits;
   trace_limits.threads =
       static_cast<int>(std::min(kTraceThreads, std::thread::hardware_concurrency()));
-  reader_ = std::make_unique<ProfileReader>(layout_, blobs_, *index_, trace_limits);
+  reader_ = std::make_unique<ProfileReader>(layout_, blobs_, *index_, *uploads_, trace_limits);
   pool_ = std::make_unique<WorkerPool>(2);
   JobLimits limits;
   limits.heartbeat = config_.heartbeat;
+  limits.max_queued_per_principal = static_cast<int>(config_.max_queued_per_user);
   const auto log_path = [this](const std::string& id) { return layout_.JobLog(id); };
   jobs_ = std::make_unique<JobManager>(
       JobManager::Deps{loop_, *pool_, clock_, launcher_, device_pool_, *steps_, *index_,
@@ -214,35 +230,62 @@ absl::Status Daemon::Start() {
       limits);
   LY_ASSIGN_OR_RETURN(const auto committed, RecoverStore());
   LY_RETURN_IF_ERROR(jobs_->Recover(committed));
+  jobs_->SetCordoned(access(CordonPath().c_str(), F_OK) == 0);
 
   job_service_ = std::make_unique<JobService>(
-      JobService::Deps{gate_, loop_, *pool_, *jobs_, inputs_, log_path});
+      JobService::Deps{*gate_, loop_, *pool_, *jobs_, inputs_, *uploads_, log_path});
   profile_service_ = std::make_unique<ProfileService>(
-      ProfileService::Deps{gate_, *pool_, *reader_, layout_, blobs_, *index_});
+      ProfileService::Deps{*gate_, *pool_, *reader_, layout_, blobs_, *index_, *uploads_});
   device_service_ =
-      std::make_unique<DeviceService>(DeviceService::Deps{gate_, loop_, *pool_, devices_, *jobs_});
-  server_service_ = std::make_unique<ServerService>(
-      ServerService::Deps{gate_, loop_, *pool_, devices_, *jobs_, FixedCapabilities()});
+      std::make_unique<DeviceService>(DeviceService::Deps{*gate_, loop_, *pool_, devices_, *jobs_});
+  server_service_ = std::make_unique<ServerService>(ServerService::Deps{
+      *gate_, loop_, *pool_, devices_, *jobs_, FixedCapabilities(),
+      [this](bool cordoned) { return SetCordon(cordoned); }, [this] { BeginDrain(); }});
   WatchSignals();
   return StartServer(address_.grpc);
 }
 
+absl::Status Daemon::OpenGate() {
+  if (!config_.users_path.empty()) {
+    LY_ASSIGN_OR_RETURN(users_, UserFile::Open(config_.users_path));
+  }
+  gate_ = std::make_unique<CallGate>(
+      CallGate::Config{config_.local, BuildId(), users_.get(), !config_.tls.client_ca.empty()});
+  return absl::OkStatus();
+}
+
 absl::Status Daemon::StartServer(const std::string& address) {
+  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
+  if (!config_.tls.certificate.empty()) {
+    // Without tokens a certificate is the only way in, and the handshake is the place to say so.
+    LY_ASSIGN_OR_RETURN(credentials,
+                        MakeTlsCredentials(config_.tls, /*require_certificate=*/users_ == nullptr));
+  }
   grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  // Who is not let in needs no list of what there is; reflection asks nobody who calls.
+  if (!config_.has_users()) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   int port = 0;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxHeaderBytes);
+  builder.AddListeningPort(address, credentials, &port);
   builder.RegisterService(job_service_.get());
   builder.RegisterService(profile_service_.get());
   builder.RegisterService(device_service_.get());
   builder.RegisterService(server_service_.get());
+  // Nobody but its user gets to the socket, from its first moment; no other thread makes files yet.
+  const mode_t before = umask(0177);
   server_ = builder.BuildAndStart();
+  umask(before);
   if (server_ == nullptr || port == 0) {
     return absl::AlreadyExistsError(
         absl::StrCat("cannot listen on ", address, ": it is in use or not allowed"));
+  }
+  if (absl::StartsWith(address, "unix:") &&
+      chmod(address.substr(5).c_str(), config_.socket_mode) != 0) {
+    return ErrnoStatus(errno, "set the mode of", address);
   }
   for (const char* service : kServices)
     server_->GetHealthCheckService()->SetServingStatus(service, true);
@@ -269,18 +312,34 @@ void Daemon::OnSignal() {
   signalfd_siginfo info;
   while (read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     if (++signal_count_ == 1) {
-      LogInfo("draining", {{"active_jobs", jobs_->active_count()}});
-      server_->GetHealthCheckService()->SetServingStatus(false);
-      jobs_->Drain([this] { Shutdown(); });
+      BeginDrain();
     } else {
       jobs_->CancelRunning();
     }
   }
 }
 
+void Daemon::BeginDrain() {
+  if (jobs_->draining()) return;
+  LogInfo("draining", {{"active_jobs", jobs_->active_count()}});
+  server_->GetHealthCheckService()->SetServingStatus(false);
+  jobs_->Drain([this] { Shutdown(); });
+}
+
+// On disk first: a server that an admin cordoned must not come back open.
+absl::Status Daemon::SetCordon(bool cordoned) {
+  if (cordoned) {
+    LY_RETURN_IF_ERROR(WriteFileAtomically(CordonPath(), ""));
+  } else if (unlink(CordonPath().c_str()) != 0 && errno != ENOENT) {
+    return ErrnoStatus(errno, "remove", CordonPath());
+  }
+  jobs_->SetCordoned(cordoned);
+  return absl::OkStatus();
+}
+
 void Daemon::WatchIdleness() {
   loop_.RunAfter(std::min(kIdlePoll, config_.idle_timeout), [this] {
-    if (jobs_->active_count() == 0 && gate_.activity().IdleFor() >= config_.idle_timeout &&
+    if (jobs_->active_count() == 0 && gate_->activity().IdleFor() >= config_.idle_timeout &&
         !jobs_->draining()) {
       LogInfo("ending: idle", {});
       return jobs_->Drain([this] { Shutdown(); });

@@ -70,7 +70,7 @@ absl::StatusOr<UniqueFd> LockFile(const std::string& path, const std::string& wh
   return fd;
 }
 
-absl::StatusOr<ListenAddress> ClaimAddress(const std::string& listen) {
+absl::StatusOr<ListenAddress> ClaimAddress(const std::string& listen, bool has_tls) {
   absl::string_view rest = listen;
   if (absl::ConsumePrefix(&rest, "unix:")) return ClaimSocket(std::string(rest));
   const size_t colon = listen.rfind(':');
@@ -83,11 +83,11 @@ absl::StatusOr<ListenAddress> ClaimAddress(const std::string& listen) {
   std::string host = listen.substr(0, colon);
   if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]"))
     host = host.substr(1, host.size() - 2);
-  if (!IsLoopback(host)) {
+  if (!has_tls && !IsLoopback(host)) {
     return absl::InvalidArgumentError(
         absl::StrCat("plain TCP is refused on ", host,
-                     ": anybody could run jobs there. Listen on 127.0.0.1 or a unix "
-                     "socket, and forward it over ssh"));
+                     ": anybody could read and run jobs there. Give --tls-cert, --tls-key and "
+                     "--tokens, or listen on 127.0.0.1 or a unix socket"));
   }
   ListenAddress address;
   address.grpc = listen;

@@ -19,8 +19,8 @@ struct ListenAddress {
   UniqueFd lock;     // of a unix socket, beside it
 };
 
-// InvalidArgument for an address that is none, or plain TCP off loopback; AlreadyExists when
-// somebody listens there. A socket file that a dead daemon left is removed.
-absl::StatusOr<ListenAddress> ClaimAddress(const std::string& listen);
+// InvalidArgument for an address that is none, or plain TCP (`has_tls` false) off loopback;
+// AlreadyExists when somebody listens there. A socket file that a dead daemon left is removed.
+absl::StatusOr<ListenAddress> ClaimAddress(const std::string& listen, bool has_tls);
 
 }  // namespace libreyolo::daemon

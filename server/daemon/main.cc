@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   sigprocmask(SIG_BLOCK, &blocked, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGHUP, SIG_IGN);
+  libreyolo::daemon::AllowTls13Only();
 
   std::string show;
   const auto config = libreyolo::daemon::ParseCommandLine(argc, argv, &show);

@@ -3,6 +3,7 @@
 #include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <algorithm>
 
 namespace libreyolo {
 namespace {
@@ -22,7 +23,9 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
 }
 
 void AppendValue(const std::string& value, std::string& out) {
-  const bool plain = !value.empty() && value.find_first_of(" \"=\n\r\t\\") == std::string::npos;
+  const bool plain = !value.empty() && std::all_of(value.begin(), value.end(), [](char c) {
+    return static_cast<unsigned char>(c) > ' ' && c != 0x7f && c != '"' && c != '=' && c != '\\';
+  });
   if (plain) {
     out += value;
     return;
@@ -32,6 +35,8 @@ void AppendValue(const std::string& value, std::string& out) {
     if (c == '"' || c == '\\') out += '\\';
     if (c == '\n') {
       out += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      out += '?';  // nothing that a caller sends may steer a terminal or begin a line
     } else {
       out += c;
     }

@@ -21,6 +21,8 @@ namespace v1 = ::libreyolo::profile::v1;
 // Event numbers are reserved in blocks, so that progress need not be stored and numbers still grow
 // over a restart.
 constexpr int64_t kSequenceBlock = 1000;
+// What the expected wait is reckoned from.
+constexpr size_t kDurationsKept = 16;
 
 void SetTime(absl::Time time, google::protobuf::Timestamp& out) {
   const int64_t ns = absl::ToUnixNanos(time);
@@ -130,6 +132,7 @@ absl::Status JobManager::Recover(const std::map<std::string, CommittedResult>& r
     auto owned = std::make_unique<Job>();
     Job& job = *owned;
     job.record = std::move(record);
+    job.arrival = ++arrivals_;
     job.sequence = job.record.sequence_reserved;
     // Before the job may end: what it staged is swept by its place.
     const absl::StatusOr<job::JobSpec> spec = deps_.parse_spec(job.record.job.spec());
@@ -167,6 +170,20 @@ absl::Status JobManager::Recover(const std::map<std::string, CommittedResult>& r
   return absl::OkStatus();
 }
 
+absl::Status JobManager::CheckQuota(const std::string& principal) {
+  if (limits_.max_queued_per_principal <= 0) return absl::OkStatus();
+  const auto waiting = std::count_if(queue_.begin(), queue_.end(), [&](const std::string& id) {
+    return FindActive(id)->record.job.principal() == principal;
+  });
+  if (waiting < limits_.max_queued_per_principal) return absl::OkStatus();
+  return MakeError(
+      reason::kQuotaExceeded,
+      absl::StrCat(waiting, " jobs of \"", principal,
+                   "\" wait already, which is as many as one user may have"),
+      {"wait until one has started, or cancel one", "libreyolo jobs list --active shows them"},
+      {{"limit", absl::StrCat(limits_.max_queued_per_principal)}});
+}
+
 absl::StatusOr<v1::Job> JobManager::Submit(const Request& request) {
   const std::string digest = SpecDigest(request.wire);
   if (!request.request_id.empty()) {
@@ -184,11 +201,17 @@ absl::StatusOr<v1::Job> JobManager::Submit(const Request& request) {
   }
   if (draining_)
     return MakeError(reason::kDraining, "libreyolod is shutting down and takes no new jobs");
+  if (cordoned_) {
+    return MakeError(reason::kCordoned,
+                     "the server is cordoned: it finishes its jobs and takes no new ones",
+                     {"try another server, or again later", "libreyolo daemon uncordon opens it"});
+  }
   if (static_cast<int>(queue_.size()) >= limits_.max_queued) {
     return MakeError(reason::kQueueFull,
                      absl::StrCat("the queue is full: ", queue_.size(), " jobs wait"),
                      {"try again later", "libreyolo jobs list shows them"});
   }
+  LY_RETURN_IF_ERROR(CheckQuota(request.principal));
   auto owned = std::make_unique<Job>();
   Job& job = *owned;
   v1::Job& record = job.record.job;
@@ -198,6 +221,7 @@ absl::StatusOr<v1::Job> JobManager::Submit(const Request& request) {
   record.set_principal(request.principal);
   record.set_trial_count(request.spec.repeat);
   SetTime(deps_.clock.Wall(), *record.mutable_create_time());
+  job.arrival = ++arrivals_;
   job.record.request_id = request.request_id;
   job.record.spec_digest = digest;
   job.record.device = request.device;
@@ -231,10 +255,9 @@ absl::StatusOr<v1::Job> JobManager::Get(const std::string& id) {
   return std::move(record->job);
 }
 
-absl::StatusOr<std::vector<v1::Job>> JobManager::List(const std::string& before_id, int limit,
-                                                      bool active_only, std::string* next) {
-  LY_ASSIGN_OR_RETURN(std::vector<JobRecord> records,
-                      deps_.store.List(before_id, limit + 1, active_only));
+absl::StatusOr<std::vector<v1::Job>> JobManager::List(JobQuery query, std::string* next) {
+  const int limit = query.limit++;
+  LY_ASSIGN_OR_RETURN(std::vector<JobRecord> records, deps_.store.List(query));
   next->clear();
   if (static_cast<int>(records.size()) > limit) {
     records.resize(static_cast<size_t>(limit));
@@ -337,6 +360,10 @@ void JobManager::Finish(Job& job, JobState state) {
     LogWarning("job ended", {{"job", job.id()},
                              {"reason", job.record.job.error().reason()},
                              {"message", job.record.job.error().message()}});
+  }
+  if (job.lease != nullptr && job.started != absl::InfinitePast()) {
+    durations_.push_back(deps_.clock.Wall() - job.started);
+    if (durations_.size() > kDurationsKept) durations_.pop_front();
   }
   // The device is free before anybody hears that the job ended.
   job.lease.reset();

@@ -33,6 +33,7 @@ namespace libreyolo::daemon {
 
 struct JobLimits {
   int max_queued = 100;
+  int max_queued_per_principal = 0;                      // 0: no limit of its own
   absl::Duration heartbeat = absl::Seconds(60);          // silence after which a worker is killed
   absl::Duration cancel_grace = absl::Seconds(3);        // from the request to SIGKILL
   absl::Duration device_poll = absl::Milliseconds(250);  // while another process holds the device
@@ -73,12 +74,11 @@ class JobManager {
   // whose results the store completed).
   absl::Status Recover(const std::map<std::string, CommittedResult>& rolled_forward);
 
-  //   QUEUE_FULL, REQUEST_ID_REUSED, DRAINING
+  //   QUEUE_FULL, QUOTA_EXCEEDED, REQUEST_ID_REUSED, DRAINING, CORDONED
   absl::StatusOr<profile::v1::Job> Submit(const Request& request);
   absl::StatusOr<profile::v1::Job> Get(const std::string& id);
   // Newest first; `*next` is empty at the end.
-  absl::StatusOr<std::vector<profile::v1::Job>> List(const std::string& before_id, int limit,
-                                                     bool active_only, std::string* next);
+  absl::StatusOr<std::vector<profile::v1::Job>> List(JobQuery query, std::string* next);
   absl::StatusOr<profile::v1::Job> Cancel(const std::string& id);
   absl::Status Delete(const std::string& id);
   // Pushes what happened after `after_sequence`, and what will. JOB_NOT_FOUND.
@@ -88,10 +88,13 @@ class JobManager {
   // Takes no new jobs; running ones go on, queued ones stay stored for the next start. `done` runs
   // when none is left.
   void Drain(std::function<void()> done);
+  // A cordoned manager takes no new jobs; what it has taken goes on.
+  void SetCordoned(bool cordoned) { cordoned_ = cordoned; }
   // After Drain: ends the running jobs too.
   void CancelRunning();
 
   bool draining() const { return draining_; }
+  bool cordoned() const { return cordoned_; }
   int active_count() const { return static_cast<int>(jobs_.size()); }
   size_t watcher_count() const { return watchers_.count(); }
   std::string HolderOf(const std::string& device) const { return deps_.devices.HolderOf(device); }
@@ -105,6 +108,10 @@ class JobManager {
   int64_t NextSequence(Job& job);
   void Store(Job& job, const profile::v1::JobEvent* event);
 
+  absl::Status CheckQuota(const std::string& principal);
+  // Puts the queue in the order of turns: each principal's first job, then their second ones.
+  void OrderQueue();
+  std::string DescribeTurn(size_t ahead) const;
   void StartQueued();
   void UpdateQueue();
   void UpdateQuiet();
@@ -136,11 +143,14 @@ class JobManager {
   const Deps deps_;
   const JobLimits limits_;
   std::map<std::string, std::unique_ptr<Job>> jobs_;  // not terminal
-  std::deque<std::string> queue_;                     // QUEUED, in order
+  std::deque<std::string> queue_;                     // QUEUED, in the order of turns
+  int64_t arrivals_ = 0;
+  std::deque<absl::Duration> durations_;  // of the last jobs, from start to end
   JobWatchers watchers_;
   TaskRunner::TimerId poll_timer_ = 0;
   bool starting_ = false;
   bool draining_ = false;
+  bool cordoned_ = false;
   std::function<void()> on_drained_;
 };
 

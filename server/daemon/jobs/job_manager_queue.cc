@@ -1,4 +1,6 @@
 // JobManager: which job starts when, from the queue to its worker's plan, and the drain.
+#include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -11,20 +13,58 @@ namespace libreyolo::daemon {
 
 namespace v1 = ::libreyolo::profile::v1;
 
+void JobManager::OrderQueue() {
+  // Running jobs are turns that their principals have had. Sorted by turn alone: who came first
+  // stays first within it, and with one principal nothing moves.
+  std::map<std::string, int> turns;
+  for (const auto& [id, job] : jobs_) {
+    if (job->state() != JobState::kQueued) ++turns[job->record.job.principal()];
+  }
+  std::vector<std::string> arrival(queue_.begin(), queue_.end());
+  std::sort(arrival.begin(), arrival.end(), [this](const std::string& a, const std::string& b) {
+    return FindActive(a)->arrival < FindActive(b)->arrival;
+  });
+  std::vector<std::pair<int, std::string>> order;
+  for (std::string& id : arrival) {
+    const int turn = turns[FindActive(id)->record.job.principal()]++;
+    order.emplace_back(turn, std::move(id));
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  queue_.clear();
+  for (auto& [turn, id] : order) queue_.push_back(std::move(id));
+}
+
+std::string JobManager::DescribeTurn(size_t ahead) const {
+  std::string text =
+      absl::StrCat("its turn: ", ahead, ahead == 1 ? " job is" : " jobs are", " ahead");
+  if (durations_.empty()) return text;
+  absl::Duration sum;
+  for (const absl::Duration duration : durations_) sum += duration;
+  const absl::Duration wait =
+      sum / static_cast<int64_t>(durations_.size()) * static_cast<int64_t>(ahead);
+  // Of whole minutes, so that watchers are not told at every look.
+  const int64_t minutes = absl::ToInt64Minutes(wait);
+  absl::StrAppend(&text,
+                  minutes < 1 ? ", less than a minute" : absl::StrCat(", about ", minutes, " min"),
+                  " as the last jobs went");
+  return text;
+}
+
 void JobManager::StartQueued() {
   // Starting a job may end it at once, which starts the next one: not while this loop runs.
   if (starting_) return;
   starting_ = true;
   deps_.runner.CancelTimer(poll_timer_);
   poll_timer_ = 0;
+  OrderQueue();
   bool waits_for_others = false;
   std::map<std::string, bool> blocked;  // devices whose first waiting job must stay the first
   for (size_t i = 0; i < queue_.size() && !draining_;) {
     Job& job = *FindActive(queue_[i]);
     if (blocked[job.record.device] || blocked["cpu"] || (job.record.device == "cpu" && i > 0)) {
       blocked[job.record.device] = true;
-      job.record.job.set_waiting_for(
-          absl::StrCat("its turn: ", i, i == 1 ? " job is" : " jobs are", " ahead"));
+      job.record.job.set_waiting_for(DescribeTurn(i));
       ++i;
       continue;
     }
@@ -67,6 +107,7 @@ void JobManager::UpdateQueue() {
 
 void JobManager::Start(Job& job, std::unique_ptr<DeviceLease> lease) {
   job.lease = std::move(lease);
+  job.started = deps_.clock.Wall();
   job.record.job.clear_progress();
   Move(job, JobState::kStarting);
   job.limit = deps_.runner.RunAfter(absl::Seconds(job.spec.time_limit_s), [this, id = job.id()] {

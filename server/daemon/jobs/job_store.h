@@ -29,6 +29,13 @@ struct JobRecord {
   int64_t worker_start_ticks = 0;
 };
 
+struct JobQuery {
+  std::string before_id;  // empty starts at the newest
+  int limit = 0;
+  bool active_only = false;
+  std::string principal = "";  // only this one's; empty: all
+};
+
 class JobStore {
  public:
   virtual ~JobStore() = default;
@@ -39,9 +46,8 @@ class JobStore {
                                                                  const std::string& request_id) = 0;
   // Jobs that are not terminal, oldest first.
   virtual absl::StatusOr<std::vector<JobRecord>> LoadActive() = 0;
-  // Newest first; `before_id` empty starts at the newest.
-  virtual absl::StatusOr<std::vector<JobRecord>> List(const std::string& before_id, int limit,
-                                                      bool active_only) = 0;
+  // Newest first.
+  virtual absl::StatusOr<std::vector<JobRecord>> List(const JobQuery& query) = 0;
   // Stored events (changes of state) after `sequence`, oldest first.
   virtual absl::StatusOr<std::vector<profile::v1::JobEvent>> Events(const std::string& id,
                                                                     int64_t after_sequence) = 0;

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -22,6 +21,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/unique_fd.h"
+#include "server/daemon/launch/confine.h"
 #include "server/worker_link/worker_channel.h"
 
 namespace libreyolo::daemon {
@@ -63,49 +63,27 @@ UniqueFd MoveHigh(UniqueFd fd) { return UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC
 // This C library's header declares pidfd_open for C only.
 int PidfdOpen(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
-absl::StatusOr<pid_t> Spawn(const std::string& path, const LaunchRequest& request, int link_fd) {
-  UniqueFd log(open(request.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+absl::StatusOr<StartedProcess> Spawn(const std::string& path, const LaunchRequest& request,
+                                     int link_fd, bool allow_network) {
+  UniqueFd log(open(request.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!log) return ErrnoStatus(errno, "open", request.log_path);
+  UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null) return ErrnoStatus(errno, "open", "/dev/null");
+  const UniqueFd null_high = MoveHigh(std::move(null));
   const UniqueFd link = MoveHigh(UniqueFd(dup(link_fd)));
   const UniqueFd log_high = MoveHigh(std::move(log));
   std::vector<UniqueFd> leases;
   for (int fd : request.lease_fds) leases.push_back(MoveHigh(UniqueFd(dup(fd))));
 
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, log_high.get(), 2);
-  posix_spawn_file_actions_adddup2(&actions, link.get(), worker_link::kWorkerLinkFd);
+  ConfinedProcess process{path, BuildEnvironment(request), {}, allow_network};
+  process.descriptors = {{null_high.get(), 0},
+                         {null_high.get(), 1},
+                         {log_high.get(), 2},
+                         {link.get(), worker_link::kWorkerLinkFd}};
   for (size_t i = 0; i < leases.size(); ++i) {
-    posix_spawn_file_actions_adddup2(&actions, leases[i].get(),
-                                     kFirstLeaseFd + static_cast<int>(i));
+    process.descriptors.emplace_back(leases[i].get(), kFirstLeaseFd + static_cast<int>(i));
   }
-
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigset_t all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-
-  std::vector<std::string> environment = BuildEnvironment(request);
-  std::vector<char*> envp;
-  for (std::string& entry : environment) envp.push_back(entry.data());
-  envp.push_back(nullptr);
-  std::string program = path;
-  char* argv[] = {program.data(), nullptr};
-  pid_t pid = 0;
-  const int error = posix_spawn(&pid, path.c_str(), &actions, &attributes, argv, envp.data());
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  if (error != 0) return ErrnoStatus(error, "start", path);
-  return pid;
+  return StartConfined(process);
 }
 
 // Whether a list of texts that end in NUL holds `entry`.
@@ -274,15 +252,22 @@ absl::StatusOr<std::unique_ptr<WorkerSession>> ProcessLauncher::Launch(const Lau
   }
   UniqueFd ours(pair[0]);
   const UniqueFd theirs(pair[1]);
-  const absl::StatusOr<pid_t> pid = Spawn(worker_path_, request, theirs.get());
-  if (!pid.ok()) return pid.status();
-  UniqueFd pidfd(PidfdOpen(*pid));
+  const absl::StatusOr<StartedProcess> started =
+      Spawn(settings_.worker_path, request, theirs.get(), settings_.allow_network);
+  if (!started.ok()) return started.status();
+  const pid_t pid = started->pid;
+  if (started->network_error != 0 && !told_of_network_) {
+    told_of_network_ = true;
+    LogWarning("workers keep the network: the kernel does not let them leave it",
+               {{"error", strerror(started->network_error)}});
+  }
+  UniqueFd pidfd(PidfdOpen(pid));
   LY_CHECK(pidfd) << "pidfd_open: " << strerror(errno);
-  auto session = std::make_unique<ProcessSession>(loop_, *pid, std::move(pidfd), std::move(ours),
+  auto session = std::make_unique<ProcessSession>(loop_, pid, std::move(pidfd), std::move(ours),
                                                   request.log_path, std::move(events));
   session->SendPlan(request.plan);
   LogInfo("worker started",
-          {{"job", request.plan.job_id}, {"trial", request.plan.trial}, {"pid", *pid}});
+          {{"job", request.plan.job_id}, {"trial", request.plan.trial}, {"pid", pid}});
   return session;
 }
 

@@ -1,5 +1,5 @@
-// Workers as real processes: each in its own process group, descriptor 3 the link, stderr a log
-// file.
+// Workers as real processes: each confined (confine.h) in its own process group, descriptor 3 the
+// link, stderr a log file.
 #pragma once
 
 #include <string>
@@ -11,16 +11,21 @@ namespace libreyolo::daemon {
 
 class ProcessLauncher : public WorkerLauncher {
  public:
-  // `worker_path` is the executable. `loop` outlives the launcher and its sessions.
-  ProcessLauncher(std::string worker_path, ControlLoop& loop)
-      : worker_path_(std::move(worker_path)), loop_(loop) {}
+  struct Settings {
+    std::string worker_path;     // the executable
+    bool allow_network = false;  // workers get by without
+  };
+  // `loop` outlives the launcher and its sessions.
+  ProcessLauncher(Settings settings, ControlLoop& loop)
+      : settings_(std::move(settings)), loop_(loop) {}
 
   absl::StatusOr<std::unique_ptr<WorkerSession>> Launch(const LaunchRequest& request,
                                                         WorkerEvents events) override;
 
  private:
-  std::string worker_path_;
+  const Settings settings_;
   ControlLoop& loop_;
+  bool told_of_network_ = false;
 };
 
 // Start time of a process in clock ticks since boot, from /proc; 0 when there is none. With the pid

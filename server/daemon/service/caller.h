@@ -1,5 +1,7 @@
 // Who calls, and what every handler of the API does first: see that the caller may, tell its own
-// build, note the activity that keeps a local daemon from ending. Thread-safe.
+// build, note the activity that keeps a local daemon from ending. Handlers cannot get round it:
+// AnswerOn (unary.h) and the streams run their work only with a Caller, and only CallGate makes
+// one. Thread-safe.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -10,13 +12,36 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/rpc/status_convert.h"
+#include "server/daemon/access/user_file.h"
 
 namespace libreyolo::daemon {
 
 struct Caller {
   std::string principal;
+  Role role = Role::kViewer;
+  // Where it comes from, for the audit.
+  std::string peer;
   // The user who owns a local daemon: may name files of this machine by path.
   bool local_owner = false;
+  // One of several users, who has a workspace of the principal's name. Without: the one user of a
+  // daemon that tells nobody apart.
+  bool has_own_workspace = false;
+
+  bool is_admin() const { return role == Role::kAdmin; }
+  bool MaySee(const std::string& owner) const { return is_admin() || owner == principal; }
+  // The only principal whose jobs it sees; empty: all.
+  std::string OnlyJobsOf() const { return is_admin() ? "" : principal; }
+};
+
+// The workspace that `caller` means by `asked` (empty: its own). PERMISSION_DENIED for another's.
+absl::StatusOr<std::string> WorkspaceFor(const Caller& caller, const std::string& asked);
+
+// What a method asks of its caller.
+struct Access {
+  Role need = Role::kViewer;
+  // For methods that change something: how the audit calls it, and what is changed.
+  const char* change = nullptr;
+  std::string target = "";
 };
 
 // Calls under way and the time of the last one.
@@ -52,19 +77,29 @@ class ActiveCall {
 // What the services share. Outlives them.
 class CallGate {
  public:
-  CallGate(bool local, std::string build_id) : local_(local), build_id_(std::move(build_id)) {}
+  struct Config {
+    bool local = false;
+    std::string build_id;
+    UserFile* users = nullptr;  // null: no file of users
+    bool certificates = false;  // clients may show a certificate
+  };
+  explicit CallGate(Config config) : config_(std::move(config)) {}
 
-  Caller Admit(grpc::CallbackServerContext& context) const {
-    // Clients compare it with their own, without a call of its own.
-    context.AddInitialMetadata("x-libreyolo-build", build_id_);
-    return {local_ ? "owner" : "default", local_};
-  }
+  // UNAUTHENTICATED when it is not known who calls, PERMISSION_DENIED when that one's role does not
+  // reach; both are logged.
+  absl::StatusOr<Caller> Admit(grpc::CallbackServerContext& context, const Access& access);
+  // One line in the log for a change that was made or refused.
+  static void Audit(const Caller& caller, const Access& access, const absl::Status& result);
   Activity& activity() { return activity_; }
 
  private:
-  const bool local_;
-  const std::string build_id_;
+  absl::StatusOr<Caller> Identify(const grpc::CallbackServerContext& context) const;
+  void LogRefusal(const std::string& peer, const Access& access, const absl::Status& status);
+
+  const Config config_;
   Activity activity_;
+  std::atomic<int64_t> last_refusal_s_{-1};
+  std::atomic<int64_t> refusals_unlogged_{0};
 };
 
 }  // namespace libreyolo::daemon

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "server/daemon/device/visible_devices.h"
 #include "server/daemon/service/unary.h"
 
@@ -62,7 +63,8 @@ void Fill(const DeviceInfo& info, v1::Device& out) {
 grpc::ServerUnaryReactor* DeviceService::ListDevices(grpc::CallbackServerContext* context,
                                                      const v1::ListDevicesRequest* request,
                                                      v1::ListDevicesResponse* response) {
-  deps_.gate.Admit(*context);
+  const absl::StatusOr<Caller> caller = deps_.gate.Admit(*context, {Role::kViewer});
+  if (!caller.ok()) return Refuse(*context, caller.status());
   auto* reactor = context->DefaultReactor();
   auto active = std::make_shared<ActiveCall>(deps_.gate.activity());
   // NVML may take long: never on the control thread, which knows the leases.
@@ -87,23 +89,56 @@ grpc::ServerUnaryReactor* DeviceService::ListDevices(grpc::CallbackServerContext
   return reactor;
 }
 
+void ServerService::Describe(const Caller& caller, v1::Capabilities& out) const {
+  out.set_active_jobs(deps_.jobs.active_count());
+  out.set_draining(deps_.jobs.draining());
+  out.set_cordoned(deps_.jobs.cordoned());
+  out.set_principal(caller.principal);
+  out.set_role(Name(caller.role));
+}
+
 grpc::ServerUnaryReactor* ServerService::GetCapabilities(grpc::CallbackServerContext* context,
                                                          const v1::GetCapabilitiesRequest*,
                                                          v1::Capabilities* response) {
-  deps_.gate.Admit(*context);
+  const absl::StatusOr<Caller> admitted = deps_.gate.Admit(*context, {Role::kViewer});
+  if (!admitted.ok()) return Refuse(*context, admitted.status());
   auto* reactor = context->DefaultReactor();
   auto active = std::make_shared<ActiveCall>(deps_.gate.activity());
-  deps_.executor.Submit([this, response, reactor, active] {
+  deps_.executor.Submit([this, caller = *admitted, response, reactor, active] {
     *response = deps_.fixed;
     response->set_cuda_unusable_reason(deps_.devices.CudaUnusableReason());
     response->set_cuda_usable(response->cuda_unusable_reason().empty());
-    deps_.runner.Post([this, response, reactor, active] {
-      response->set_active_jobs(deps_.jobs.active_count());
-      response->set_draining(deps_.jobs.draining());
+    deps_.runner.Post([this, caller, response, reactor, active] {
+      Describe(caller, *response);
       reactor->Finish(grpc::Status::OK);
     });
   });
   return reactor;
+}
+
+grpc::ServerUnaryReactor* ServerService::SetCordon(grpc::CallbackServerContext* context,
+                                                   const v1::SetCordonRequest* request,
+                                                   v1::Capabilities* response) {
+  return AnswerOn(deps_.runner, deps_.gate, *context,
+                  {Role::kAdmin, request->cordoned() ? "cordon" : "uncordon"},
+                  [this, request, response](const Caller& caller) -> absl::Status {
+                    LY_RETURN_IF_ERROR(deps_.set_cordon(request->cordoned()));
+                    *response = deps_.fixed;
+                    Describe(caller, *response);
+                    return absl::OkStatus();
+                  });
+}
+
+grpc::ServerUnaryReactor* ServerService::Drain(grpc::CallbackServerContext* context,
+                                               const v1::DrainRequest*,
+                                               v1::Capabilities* response) {
+  return AnswerOn(deps_.runner, deps_.gate, *context, {Role::kAdmin, "drain"},
+                  [this, response](const Caller& caller) -> absl::Status {
+                    deps_.drain();
+                    *response = deps_.fixed;
+                    Describe(caller, *response);
+                    return absl::OkStatus();
+                  });
 }
 
 }  // namespace libreyolo::daemon

@@ -1,6 +1,9 @@
 // DeviceService and ServerService of the API: what the server owns and what it is.
 #pragma once
 
+#include <functional>
+
+#include "absl/status/status.h"
 #include "libreyolo/profile/v1/profiler.grpc.pb.h"
 #include "server/daemon/device/device_inventory.h"
 #include "server/daemon/jobs/job_manager.h"
@@ -35,13 +38,26 @@ class ServerService final : public profile::v1::ServerService::CallbackService {
     DeviceInventory& devices;
     JobManager& jobs;
     profile::v1::Capabilities fixed;  // what does not change while the daemon runs
+    // Both on the control thread.
+    std::function<absl::Status(bool cordoned)> set_cordon;
+    std::function<void()> drain;
   };
   explicit ServerService(Deps deps) : deps_(std::move(deps)) {}
   grpc::ServerUnaryReactor* GetCapabilities(grpc::CallbackServerContext* context,
                                             const profile::v1::GetCapabilitiesRequest* request,
                                             profile::v1::Capabilities* response) override;
 
+  grpc::ServerUnaryReactor* SetCordon(grpc::CallbackServerContext* context,
+                                      const profile::v1::SetCordonRequest* request,
+                                      profile::v1::Capabilities* response) override;
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
+                                  const profile::v1::DrainRequest* request,
+                                  profile::v1::Capabilities* response) override;
+
  private:
+  // What changes. Control thread.
+  void Describe(const Caller& caller, profile::v1::Capabilities& out) const;
+
   const Deps deps_;
 };
 

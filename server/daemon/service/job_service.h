@@ -8,6 +8,7 @@
 #include "server/daemon/jobs/job_manager.h"
 #include "server/daemon/jobs/job_preflight.h"
 #include "server/daemon/service/caller.h"
+#include "server/daemon/store/upload_book.h"
 
 namespace libreyolo::daemon {
 
@@ -19,6 +20,7 @@ class JobService final : public profile::v1::JobService::CallbackService {
     Executor& executor;
     JobManager& jobs;
     JobPreflight& preflight;
+    UploadBook& uploads;
     std::function<std::string(const std::string& job_id)> log_path;
   };
   explicit JobService(Deps deps) : deps_(std::move(deps)) {}
@@ -45,6 +47,12 @@ class JobService final : public profile::v1::JobService::CallbackService {
       grpc::CallbackServerContext* context, const profile::v1::WatchJobRequest* request) override;
 
  private:
+  // A job that the caller may see. Control thread. JOB_NOT_FOUND for others too.
+  absl::StatusOr<profile::v1::Job> Find(const Caller& caller, const std::string& id) const;
+  // What can be known of a job before it is queued. Blocks on files.
+  absl::StatusOr<JobManager::Request> Check(const Caller& caller,
+                                            const profile::v1::CreateJobRequest& request) const;
+
   const Deps deps_;
 };
 

@@ -41,14 +41,16 @@ std::string ProfileReader::NewestPlace(const v1::Job& job, const std::string& wo
 }
 
 absl::StatusOr<std::string> ProfileReader::Resolve(const std::string& name,
-                                                   const std::string& workspace,
-                                                   std::string* shown) {
+                                                   const std::string& asked_workspace,
+                                                   const Caller& caller, std::string* shown) {
   std::string path = name;
+  LY_ASSIGN_OR_RETURN(std::string workspace, WorkspaceFor(caller, asked_workspace));
   // Job ids hold no slash and no dot, file names that readers take do.
   if (!absl::StrContains(name, '/') && !absl::StrContains(name, '.')) {
     LY_ASSIGN_OR_RETURN(const std::optional<JobRecord> record, index_.Find(name));
-    if (record.has_value()) {
+    if (record.has_value() && caller.MaySee(record->job.principal())) {
       const v1::Job& job = record->job;
+      workspace = job.spec().workspace();
       if (job.profile().empty()) {
         return MakeError(reason::kJobNotFinished,
                          absl::StrCat("job ", name, " has no profile: it is ",
@@ -81,12 +83,11 @@ absl::StatusOr<std::string> ProfileReader::FindPath(const v1::TraceRef& ref, con
   switch (ref.ref_case()) {
     case v1::TraceRef::kName: {
       std::string shown;
-      return Resolve(ref.name(), ref.workspace(), &shown);
+      return Resolve(ref.name(), ref.workspace(), caller, &shown);
     }
     case v1::TraceRef::kBlobDigest:
-      if (blobs_.Has(ref.blob_digest())) return blobs_.Path(ref.blob_digest());
-      return MakeError(reason::kBlobNotFound,
-                       absl::StrCat("\"", ref.typed(), "\" was not uploaded"));
+      LY_RETURN_IF_ERROR(uploads_.CheckOwns(caller.principal, ref.blob_digest(), ref.typed()));
+      return blobs_.Path(ref.blob_digest());
     case v1::TraceRef::kLocalPath:
       if (!caller.local_owner) {
         return MakeError(reason::kPathRefused,
@@ -118,10 +119,10 @@ absl::StatusOr<std::shared_ptr<const analysis::Profile>> ProfileReader::Load(
   const std::string sibling_path =
       std::filesystem::path(path).parent_path().string() + "/profile_summary.json";
   stat(sibling_path.c_str(), &sibling);
-  const std::string key = absl::StrCat(path, "|", info.st_dev, "|", info.st_ino, "|", info.st_size,
-                                       "|", info.st_mtim.tv_sec, "|", info.st_mtim.tv_nsec, "|",
-                                       ref.window(), "|", typed, "|", sibling.st_mtim.tv_nsec, "|",
-                                       sibling.st_ino, "|", ref.sibling_summary_digest());
+  const std::string key = absl::StrCat(
+      path, "|", info.st_dev, "|", info.st_ino, "|", info.st_size, "|", info.st_mtim.tv_sec, "|",
+      info.st_mtim.tv_nsec, "|", ref.window(), "|", typed, "|", caller.principal, "|",
+      sibling.st_mtim.tv_nsec, "|", sibling.st_ino, "|", ref.sibling_summary_digest());
   {
     const std::lock_guard<std::mutex> lock(mu_);
     for (auto it = cache_.begin(); it != cache_.end(); ++it) {
@@ -134,7 +135,7 @@ absl::StatusOr<std::shared_ptr<const analysis::Profile>> ProfileReader::Load(
   options.window = window;
   options.limits = limits_;
   options.shown_name = typed;
-  LY_ASSIGN_OR_RETURN(analysis::Profile loaded, LoadFresh(ref, path, options));
+  LY_ASSIGN_OR_RETURN(analysis::Profile loaded, LoadFresh(ref, caller, path, options));
   auto profile = std::make_shared<const analysis::Profile>(std::move(loaded));
   const std::lock_guard<std::mutex> lock(mu_);
   cache_.push_front({key, profile});
@@ -143,10 +144,11 @@ absl::StatusOr<std::shared_ptr<const analysis::Profile>> ProfileReader::Load(
 }
 
 absl::StatusOr<analysis::Profile> ProfileReader::LoadFresh(const v1::TraceRef& ref,
+                                                           const Caller& caller,
                                                            const std::string& path,
                                                            const analysis::LoadOptions& options) {
   absl::StatusOr<analysis::Profile> loaded;
-  if (!ref.sibling_summary_digest().empty() && blobs_.Has(ref.sibling_summary_digest())) {
+  if (uploads_.Owns(caller.principal, ref.sibling_summary_digest())) {
     LY_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
     LY_ASSIGN_OR_RETURN(const std::string summary,
                         ReadFile(blobs_.Path(ref.sibling_summary_digest())));
@@ -189,7 +191,7 @@ absl::StatusOr<ProfileReader::WithTrace> ProfileReader::LoadWithTrace(const v1::
   options.limits = limits_;
   options.shown_name = ref.typed().empty() ? path : ref.typed();
   options.keep_trace = &out.trace;
-  LY_ASSIGN_OR_RETURN(out.profile, LoadFresh(ref, path, options));
+  LY_ASSIGN_OR_RETURN(out.profile, LoadFresh(ref, caller, path, options));
   if (out.trace.has_value()) return out;
   const std::string beside = TraceBeside(ref, path, out.profile);
   if (beside.empty()) {

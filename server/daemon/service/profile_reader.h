@@ -17,14 +17,15 @@
 #include "server/daemon/store/blob_store.h"
 #include "server/daemon/store/index.h"
 #include "server/daemon/store/layout.h"
+#include "server/daemon/store/upload_book.h"
 
 namespace libreyolo::daemon {
 
 class ProfileReader {
  public:
-  ProfileReader(const Layout& layout, const BlobStore& blobs, Index& index,
+  ProfileReader(const Layout& layout, const BlobStore& blobs, Index& index, UploadBook& uploads,
                 trace::ReadLimits limits)
-      : layout_(layout), blobs_(blobs), index_(index), limits_(limits) {}
+      : layout_(layout), blobs_(blobs), index_(index), uploads_(uploads), limits_(limits) {}
 
   // Errors of every reader; see profiler.proto.
   absl::StatusOr<std::shared_ptr<const analysis::Profile>> Load(const profile::v1::TraceRef& ref,
@@ -40,9 +41,10 @@ class ProfileReader {
   absl::StatusOr<WithTrace> LoadWithTrace(const profile::v1::TraceRef& ref, const Caller& caller);
   // A job id, or a path in the workspace of a profile, a trace, or the folder that holds a profile
   // -> absolute path.
-  // `*shown` is the path in the workspace. PROFILE_NOT_FOUND, JOB_NOT_FINISHED, PATH_REFUSED.
+  // `*shown` is the path in the workspace. PROFILE_NOT_FOUND, JOB_NOT_FINISHED, PATH_REFUSED,
+  // PERMISSION_DENIED for another's workspace.
   absl::StatusOr<std::string> Resolve(const std::string& name, const std::string& workspace,
-                                      std::string* shown);
+                                      const Caller& caller, std::string* shown);
 
  private:
   struct Entry {
@@ -52,7 +54,7 @@ class ProfileReader {
   std::string NewestPlace(const profile::v1::Job& job, const std::string& workspace) const;
   absl::StatusOr<std::string> FindPath(const profile::v1::TraceRef& ref, const Caller& caller);
   absl::StatusOr<analysis::Profile> LoadFresh(const profile::v1::TraceRef& ref,
-                                              const std::string& path,
+                                              const Caller& caller, const std::string& path,
                                               const analysis::LoadOptions& options);
   // The trace that a profile's folder holds: absolute path, or empty.
   std::string TraceBeside(const profile::v1::TraceRef& ref, const std::string& profile_path,
@@ -61,6 +63,7 @@ class ProfileReader {
   const Layout& layout_;
   const BlobStore& blobs_;
   Index& index_;
+  UploadBook& uploads_;
   const trace::ReadLimits limits_;
   std::mutex mu_;           // guards cache_; not held while parsing
   std::list<Entry> cache_;  // newest first

@@ -67,9 +67,9 @@ absl::Status FillPage(const Rows& rows, const std::string& token, Response& resp
 grpc::ServerUnaryReactor* ProfileService::GetSummary(Context* context,
                                                      const v1::GetSummaryRequest* request,
                                                      v1::SummaryReport* response) {
-  const Caller caller = deps_.gate.Admit(*context);
   return AnswerOn(
-      deps_.executor, deps_.gate, *context, [this, caller, request, response]() -> absl::Status {
+      deps_.executor, deps_.gate, *context, {Role::kViewer},
+      [this, request, response](const Caller& caller) -> absl::Status {
         LY_ASSIGN_OR_RETURN(const auto profile, deps_.reader.Load(request->trace(), caller));
         *response = rpc::ToProto(analysis::Summarize(*profile), Shown(request->trace()));
         return absl::OkStatus();
@@ -79,9 +79,9 @@ grpc::ServerUnaryReactor* ProfileService::GetSummary(Context* context,
 grpc::ServerUnaryReactor* ProfileService::GetMetric(Context* context,
                                                     const v1::GetMetricRequest* request,
                                                     v1::GetMetricResponse* response) {
-  const Caller caller = deps_.gate.Admit(*context);
   return AnswerOn(
-      deps_.executor, deps_.gate, *context, [this, caller, request, response]() -> absl::Status {
+      deps_.executor, deps_.gate, *context, {Role::kViewer},
+      [this, request, response](const Caller& caller) -> absl::Status {
         LY_ASSIGN_OR_RETURN(const auto profile, deps_.reader.Load(request->trace(), caller));
         if (request->field().empty()) {
           for (const std::string& name : analysis::ListMetrics(*profile)) response->add_names(name);
@@ -97,9 +97,9 @@ grpc::ServerUnaryReactor* ProfileService::GetMetric(Context* context,
 grpc::ServerUnaryReactor* ProfileService::GetPhases(Context* context,
                                                     const v1::GetPhasesRequest* request,
                                                     v1::PhasesReport* response) {
-  const Caller caller = deps_.gate.Admit(*context);
   return AnswerOn(
-      deps_.executor, deps_.gate, *context, [this, caller, request, response]() -> absl::Status {
+      deps_.executor, deps_.gate, *context, {Role::kViewer},
+      [this, request, response](const Caller& caller) -> absl::Status {
         LY_ASSIGN_OR_RETURN(const auto profile, deps_.reader.Load(request->trace(), caller));
         *response = rpc::ToProto(analysis::ReportPhases(*profile), Shown(request->trace()));
         return absl::OkStatus();
@@ -109,9 +109,9 @@ grpc::ServerUnaryReactor* ProfileService::GetPhases(Context* context,
 grpc::ServerUnaryReactor* ProfileService::GetKernels(Context* context,
                                                      const v1::GetKernelsRequest* request,
                                                      v1::KernelsReport* response) {
-  const Caller caller = deps_.gate.Admit(*context);
   return AnswerOn(
-      deps_.executor, deps_.gate, *context, [this, caller, request, response]() -> absl::Status {
+      deps_.executor, deps_.gate, *context, {Role::kViewer},
+      [this, request, response](const Caller& caller) -> absl::Status {
         if (request->grep().size() > kMaxPatternBytes) {
           return MakeError(reason::kArgumentInvalid,
                            absl::StrCat("--grep is longer than ", kMaxPatternBytes, " bytes"));
@@ -135,9 +135,9 @@ grpc::ServerUnaryReactor* ProfileService::GetKernels(Context* context,
 
 grpc::ServerUnaryReactor* ProfileService::GetOps(Context* context, const v1::GetOpsRequest* request,
                                                  v1::OpsReport* response) {
-  const Caller caller = deps_.gate.Admit(*context);
   return AnswerOn(
-      deps_.executor, deps_.gate, *context, [this, caller, request, response]() -> absl::Status {
+      deps_.executor, deps_.gate, *context, {Role::kViewer},
+      [this, request, response](const Caller& caller) -> absl::Status {
         LY_ASSIGN_OR_RETURN(const auto profile, deps_.reader.Load(request->trace(), caller));
         LY_ASSIGN_OR_RETURN(const analysis::OpsReport report,
                             analysis::ReportOps(*profile, {request->top(), request->phase()}));
@@ -149,9 +149,9 @@ grpc::ServerUnaryReactor* ProfileService::GetOps(Context* context, const v1::Get
 grpc::ServerUnaryReactor* ProfileService::Compare(Context* context,
                                                   const v1::CompareRequest* request,
                                                   v1::CompareReport* response) {
-  const Caller caller = deps_.gate.Admit(*context);
   return AnswerOn(
-      deps_.executor, deps_.gate, *context, [this, caller, request, response]() -> absl::Status {
+      deps_.executor, deps_.gate, *context, {Role::kViewer},
+      [this, request, response](const Caller& caller) -> absl::Status {
         analysis::CompareQuery query;
         query.before_name = Shown(request->before());
         query.after_name = Shown(request->after());
@@ -172,33 +172,36 @@ grpc::ServerUnaryReactor* ProfileService::Compare(Context* context,
 
 grpc::ServerUnaryReactor* ProfileService::WhatIf(Context* context, const v1::WhatIfRequest* request,
                                                  v1::WhatIfReport* response) {
-  const Caller caller = deps_.gate.Admit(*context);
-  return AnswerOn(
-      deps_.executor, deps_.gate, *context, [this, caller, request, response]() -> absl::Status {
-        LY_ASSIGN_OR_RETURN(const auto profile, deps_.reader.Load(request->trace(), caller));
-        analysis::WhatIfQuery query;
-        if (!request->remove_category().empty()) query.remove_category = request->remove_category();
-        if (request->has_remove_launches()) query.remove_launches = request->remove_launches();
-        LY_ASSIGN_OR_RETURN(const analysis::WhatIfReport report,
-                            analysis::ProjectWhatIf(*profile, query));
-        *response = rpc::ToProto(report, Shown(request->trace()));
-        return absl::OkStatus();
-      });
+  return AnswerOn(deps_.executor, deps_.gate, *context, {Role::kViewer},
+                  [this, request, response](const Caller& caller) -> absl::Status {
+                    LY_ASSIGN_OR_RETURN(const auto profile,
+                                        deps_.reader.Load(request->trace(), caller));
+                    analysis::WhatIfQuery query;
+                    if (!request->remove_category().empty())
+                      query.remove_category = request->remove_category();
+                    if (request->has_remove_launches())
+                      query.remove_launches = request->remove_launches();
+                    LY_ASSIGN_OR_RETURN(const analysis::WhatIfReport report,
+                                        analysis::ProjectWhatIf(*profile, query));
+                    *response = rpc::ToProto(report, Shown(request->trace()));
+                    return absl::OkStatus();
+                  });
 }
 
 grpc::ServerUnaryReactor* ProfileService::ListProfiles(Context* context,
                                                        const v1::ListProfilesRequest* request,
                                                        v1::ListProfilesResponse* response) {
-  deps_.gate.Admit(*context);
   return AnswerOn(
-      deps_.executor, deps_.gate, *context, [this, request, response]() -> absl::Status {
+      deps_.executor, deps_.gate, *context, {Role::kViewer},
+      [this, request, response](const Caller& caller) -> absl::Status {
         LY_ASSIGN_OR_RETURN(const size_t offset, ParsePageToken(request->page_token()));
         const int size =
             request->page_size() <= 0 ? kDefaultPage : std::min(request->page_size(), kMaxPage);
-        LY_ASSIGN_OR_RETURN(
-            std::vector<v1::ProfileInfo> profiles,
-            deps_.index.ListProfiles(request->workspace(), request->include_replaced(),
-                                     static_cast<int64_t>(offset), size + 1));
+        LY_ASSIGN_OR_RETURN(const std::string workspace,
+                            WorkspaceFor(caller, request->workspace()));
+        LY_ASSIGN_OR_RETURN(std::vector<v1::ProfileInfo> profiles,
+                            deps_.index.ListProfiles(workspace, request->include_replaced(),
+                                                     static_cast<int64_t>(offset), size + 1));
         if (static_cast<int>(profiles.size()) > size) {
           profiles.resize(static_cast<size_t>(size));
           response->set_next_page_token(absl::StrCat(offset + static_cast<size_t>(size)));
@@ -211,12 +214,13 @@ grpc::ServerUnaryReactor* ProfileService::ListProfiles(Context* context,
 grpc::ServerUnaryReactor* ProfileService::GetProfile(Context* context,
                                                      const v1::GetProfileRequest* request,
                                                      v1::ProfileInfo* response) {
-  deps_.gate.Admit(*context);
   return AnswerOn(
-      deps_.executor, deps_.gate, *context, [this, request, response]() -> absl::Status {
+      deps_.executor, deps_.gate, *context, {Role::kViewer},
+      [this, request, response](const Caller& caller) -> absl::Status {
         std::string shown;
-        LY_ASSIGN_OR_RETURN(const std::string path,
-                            deps_.reader.Resolve(request->name(), request->workspace(), &shown));
+        LY_ASSIGN_OR_RETURN(
+            const std::string path,
+            deps_.reader.Resolve(request->name(), request->workspace(), caller, &shown));
         auto info = DescribeProfile(path, shown);
         if (!info.ok()) {
           return MakeError(
@@ -238,20 +242,21 @@ grpc::ServerUnaryReactor* ProfileService::GetProfile(Context* context,
 grpc::ServerUnaryReactor* ProfileService::FindMissingBlobs(
     Context* context, const v1::FindMissingBlobsRequest* request,
     v1::FindMissingBlobsResponse* response) {
-  deps_.gate.Admit(*context);
-  return AnswerOn(
-      deps_.executor, deps_.gate, *context, [this, request, response]() -> absl::Status {
-        if (request->digests_size() > kMaxDigests) {
-          return MakeError(reason::kLimitExceeded,
-                           absl::StrCat("more than ", kMaxDigests, " digests"));
-        }
-        for (const std::string& digest : request->digests()) {
-          if (!IsSha256Hex(digest))
-            return MakeError(reason::kArgumentInvalid, "a digest has 64 lower-case hex digits");
-          if (!deps_.blobs.Has(digest)) response->add_digests(digest);
-        }
-        return absl::OkStatus();
-      });
+  return AnswerOn(deps_.executor, deps_.gate, *context, {Role::kViewer},
+                  [this, request, response](const Caller& caller) -> absl::Status {
+                    if (request->digests_size() > kMaxDigests) {
+                      return MakeError(reason::kLimitExceeded,
+                                       absl::StrCat("more than ", kMaxDigests, " digests"));
+                    }
+                    for (const std::string& digest : request->digests()) {
+                      if (!IsSha256Hex(digest))
+                        return MakeError(reason::kArgumentInvalid,
+                                         "a digest has 64 lower-case hex digits");
+                      if (!deps_.uploads.Owns(caller.principal, digest))
+                        response->add_digests(digest);
+                    }
+                    return absl::OkStatus();
+                  });
 }
 
 namespace {
@@ -326,21 +331,27 @@ class FileSender : public grpc::ServerWriteReactor<v1::DownloadChunk> {
 // Receives a blob, chunk after chunk.
 class BlobReceiver : public grpc::ServerReadReactor<v1::UploadBlobRequest> {
  public:
-  BlobReceiver(CallGate& gate, Executor& executor, const BlobStore& blobs,
-               v1::UploadBlobResponse& response)
-      : active_(gate.activity()), executor_(executor), upload_(blobs), response_(response) {
+  BlobReceiver(CallGate& gate, Executor& executor, const BlobStore& blobs, UploadBook& book,
+               Caller caller, v1::UploadBlobResponse& response)
+      : active_(gate.activity()),
+        executor_(executor),
+        book_(book),
+        caller_(std::move(caller)),
+        upload_(blobs),
+        response_(response) {
     StartRead(&request_);
   }
 
   void OnReadDone(bool ok) override {
     executor_.Submit([this, ok] {
       if (ended_) return;
-      const absl::Status status = ok ? Take() : upload_.End();
+      const absl::Status status = ok ? Take() : End();
       if (ok && status.ok()) {
         request_.Clear();
         return StartRead(&request_);
       }
       ended_ = true;
+      CallGate::Audit(caller_, {Role::kSubmitter, "upload_blob", upload_.digest()}, status);
       Finish(rpc::ToGrpcStatus(status));
     });
   }
@@ -348,13 +359,26 @@ class BlobReceiver : public grpc::ServerReadReactor<v1::UploadBlobRequest> {
 
  private:
   absl::Status Take() {
+    if (request_.has_header() && room_ == nullptr) {
+      size_bytes_ = request_.header().size_bytes();
+      LY_ASSIGN_OR_RETURN(const std::string workspace, WorkspaceFor(caller_, ""));
+      LY_ASSIGN_OR_RETURN(room_, book_.Reserve(caller_.principal, workspace, size_bytes_));
+    }
     LY_RETURN_IF_ERROR(upload_.Take(request_));
     response_.set_digest(upload_.digest());
     return absl::OkStatus();
   }
+  absl::Status End() {
+    LY_RETURN_IF_ERROR(upload_.End());
+    return book_.Add(caller_.principal, upload_.digest(), size_bytes_);
+  }
 
   ActiveCall active_;
   Executor& executor_;
+  UploadBook& book_;
+  const Caller caller_;
+  std::unique_ptr<UploadBook::Reservation> room_;
+  int64_t size_bytes_ = 0;
   BlobUpload upload_;
   v1::UploadBlobResponse& response_;
   v1::UploadBlobRequest request_;
@@ -365,10 +389,13 @@ class BlobReceiver : public grpc::ServerReadReactor<v1::UploadBlobRequest> {
 
 grpc::ServerWriteReactor<v1::DownloadChunk>* ProfileService::DownloadProfile(
     Context* context, const v1::DownloadProfileRequest* request) {
-  deps_.gate.Admit(*context);
+  absl::StatusOr<Caller> caller = deps_.gate.Admit(*context, {Role::kViewer});
+  if (!caller.ok()) {
+    return new RefusedStream<grpc::ServerWriteReactor<v1::DownloadChunk>>(caller.status());
+  }
   auto* sender = new FileSender(deps_.gate, deps_.executor);
   sender->Begin(
-      [this, path = request->path(), workspace = request->workspace(),
+      [this, caller = *std::move(caller), path = request->path(), workspace = request->workspace(),
        file = request->file()]() -> absl::StatusOr<std::string> {
         if (file.empty() || absl::StrContains(file, '/') || file == "." || file == "..") {
           return MakeError(reason::kPathRefused,
@@ -376,7 +403,7 @@ grpc::ServerWriteReactor<v1::DownloadChunk>* ProfileService::DownloadProfile(
         }
         std::string shown;
         LY_ASSIGN_OR_RETURN(const std::string profile,
-                            deps_.reader.Resolve(path, workspace, &shown));
+                            deps_.reader.Resolve(path, workspace, caller, &shown));
         // Only what the profile's listing shows can be fetched.
         LY_ASSIGN_OR_RETURN(const v1::ProfileInfo info, DescribeProfile(profile, shown));
         for (const v1::ProfileFile& known : info.files()) {
@@ -392,8 +419,12 @@ grpc::ServerWriteReactor<v1::DownloadChunk>* ProfileService::DownloadProfile(
 
 grpc::ServerReadReactor<v1::UploadBlobRequest>* ProfileService::UploadBlob(
     Context* context, v1::UploadBlobResponse* response) {
-  deps_.gate.Admit(*context);
-  return new BlobReceiver(deps_.gate, deps_.executor, deps_.blobs, *response);
+  absl::StatusOr<Caller> caller = deps_.gate.Admit(*context, {Role::kSubmitter, "upload_blob"});
+  if (!caller.ok()) {
+    return new RefusedStream<grpc::ServerReadReactor<v1::UploadBlobRequest>>(caller.status());
+  }
+  return new BlobReceiver(deps_.gate, deps_.executor, deps_.blobs, deps_.uploads,
+                          *std::move(caller), *response);
 }
 
 }  // namespace libreyolo::daemon

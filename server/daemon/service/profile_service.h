@@ -7,6 +7,7 @@
 #include "server/daemon/store/blob_store.h"
 #include "server/daemon/store/index.h"
 #include "server/daemon/store/layout.h"
+#include "server/daemon/store/upload_book.h"
 #include "server/daemon/task_runner.h"
 
 namespace libreyolo::daemon {
@@ -20,6 +21,7 @@ class ProfileService final : public profile::v1::ProfileService::CallbackService
     const Layout& layout;
     const BlobStore& blobs;
     Index& index;
+    UploadBook& uploads;
   };
   explicit ProfileService(Deps deps) : deps_(deps) {}
 

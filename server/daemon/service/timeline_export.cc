@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
 #include "server/daemon/service/profile_service.h"
+#include "server/daemon/service/unary.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -86,9 +87,12 @@ class PageSender : public grpc::ServerWriteReactor<v1::TimelineChunk> {
 
 grpc::ServerWriteReactor<v1::TimelineChunk>* ProfileService::ExportTimeline(
     Context* context, const v1::ExportTimelineRequest* request) {
-  const Caller caller = deps_.gate.Admit(*context);
+  absl::StatusOr<Caller> admitted = deps_.gate.Admit(*context, {Role::kViewer});
+  if (!admitted.ok()) {
+    return new RefusedStream<grpc::ServerWriteReactor<v1::TimelineChunk>>(admitted.status());
+  }
   auto* sender = new PageSender(deps_.gate);
-  deps_.executor.Submit([this, caller, request = *request, sender] {
+  deps_.executor.Submit([this, caller = *std::move(admitted), request = *request, sender] {
     bool has_trace = false;
     absl::StatusOr<analysis::TimelinePage> page =
         MakePage(deps_.reader, request, caller, &has_trace);

@@ -1,5 +1,6 @@
-// How a unary handler answers from another thread: the work runs on the control thread or on the
-// executor, and finishes the call from there. gRPC's own threads never block.
+// How a handler answers from another thread: the caller is admitted, then the work runs on the
+// control thread or on the executor and finishes the call from there. gRPC's own threads never
+// block.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -13,26 +14,44 @@
 
 namespace libreyolo::daemon {
 
-// Runs `work` (-> absl::Status) on `runner` (anything with Post) or `executor` (Submit) and
-// finishes the call with it.
-template <typename Work>
-grpc::ServerUnaryReactor* AnswerOn(TaskRunner& runner, CallGate& gate,
-                                   grpc::CallbackServerContext& context, Work work) {
+inline grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext& context,
+                                        const absl::Status& status) {
   auto* reactor = context.DefaultReactor();
-  auto active = std::make_shared<ActiveCall>(gate.activity());
-  runner.Post([reactor, active, work = std::move(work)]() mutable {
-    reactor->Finish(rpc::ToGrpcStatus(work()));
-  });
+  reactor->Finish(rpc::ToGrpcStatus(status));
   return reactor;
 }
 
-template <typename Work>
-grpc::ServerUnaryReactor* AnswerOn(Executor& executor, CallGate& gate,
-                                   grpc::CallbackServerContext& context, Work work) {
+// A stream that ends before it began.
+template <typename Reactor>
+class RefusedStream : public Reactor {
+ public:
+  explicit RefusedStream(const absl::Status& status) { this->Finish(rpc::ToGrpcStatus(status)); }
+  void OnDone() override { delete this; }
+};
+
+namespace internal {
+inline void Enqueue(TaskRunner& runner, std::function<void()> task) {
+  runner.Post(std::move(task));
+}
+inline void Enqueue(Executor& executor, std::function<void()> task) {
+  executor.Submit(std::move(task));
+}
+}  // namespace internal
+
+// Runs `work` (const Caller& -> absl::Status) on `queue` (a TaskRunner or an Executor) for a caller
+// that may, and finishes the call with what it gave.
+template <typename Queue, typename Work>
+grpc::ServerUnaryReactor* AnswerOn(Queue& queue, CallGate& gate,
+                                   grpc::CallbackServerContext& context, Access access, Work work) {
+  absl::StatusOr<Caller> caller = gate.Admit(context, access);
+  if (!caller.ok()) return Refuse(context, caller.status());
   auto* reactor = context.DefaultReactor();
   auto active = std::make_shared<ActiveCall>(gate.activity());
-  executor.Submit([reactor, active, work = std::move(work)]() mutable {
-    reactor->Finish(rpc::ToGrpcStatus(work()));
+  internal::Enqueue(queue, [reactor, active, access = std::move(access),
+                            caller = *std::move(caller), work = std::move(work)]() mutable {
+    const absl::Status status = work(static_cast<const Caller&>(caller));
+    CallGate::Audit(caller, access, status);
+    reactor->Finish(rpc::ToGrpcStatus(status));
   });
   return reactor;
 }

@@ -32,6 +32,11 @@ CREATE INDEX profiles_by_time ON profiles (workspace, time_ms);
 ALTER TABLE profiles ADD COLUMN size_bytes INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX profiles_by_project ON profiles (workspace, project, replaced, size_bytes);
 DELETE FROM profiles;
+)sql",
+                                       R"sql(
+CREATE TABLE uploads (
+  principal TEXT NOT NULL, digest TEXT NOT NULL, size_bytes INTEGER NOT NULL,
+  PRIMARY KEY (principal, digest)) WITHOUT ROWID;
 )sql"};
 constexpr int kSchemaVersion = static_cast<int>(std::size(kMigrations));
 
@@ -168,13 +173,12 @@ absl::StatusOr<std::vector<JobRecord>> Index::LoadActive() {
   return ReadJobs(std::move(statement));
 }
 
-absl::StatusOr<std::vector<JobRecord>> Index::List(const std::string& before_id, int limit,
-                                                   bool active_only) {
+absl::StatusOr<std::vector<JobRecord>> Index::List(const JobQuery& query) {
   const std::lock_guard<std::mutex> lock(mu_);
   int64_t before = INT64_MAX;
-  if (!before_id.empty()) {
+  if (!query.before_id.empty()) {
     LY_ASSIGN_OR_RETURN(Statement find, db_->Prepare("SELECT ordinal FROM jobs WHERE id = ?"));
-    find.Bind(before_id);
+    find.Bind(query.before_id);
     LY_ASSIGN_OR_RETURN(const bool found, find.Step());
     if (!found)
       return MakeError(reason::kArgumentInvalid, "the page token is not one that this server gave");
@@ -183,9 +187,11 @@ absl::StatusOr<std::vector<JobRecord>> Index::List(const std::string& before_id,
   LY_ASSIGN_OR_RETURN(
       Statement statement,
       db_->Prepare(absl::StrCat(kJobColumns,
-                                "WHERE ordinal < ? AND active >= ? ORDER BY ordinal DESC LIMIT ?")
+                                "WHERE ordinal < ? AND active >= ? AND (? = '' OR principal = ?) "
+                                "ORDER BY ordinal DESC LIMIT ?")
                        .c_str()));
-  statement.Bind(before).Bind(int64_t{active_only ? 1 : 0}).Bind(int64_t{limit});
+  statement.Bind(before).Bind(int64_t{query.active_only ? 1 : 0});
+  statement.Bind(query.principal).Bind(query.principal).Bind(int64_t{query.limit});
   return ReadJobs(std::move(statement));
 }
 
@@ -315,6 +321,37 @@ absl::StatusOr<std::vector<v1::ProfileInfo>> Index::ListProfiles(const std::stri
       .Bind(int64_t{limit})
       .Bind(offset);
   return ReadProfiles(std::move(statement));
+}
+
+absl::Status Index::AddUpload(const std::string& principal, const std::string& digest,
+                              int64_t size_bytes) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(Statement put,
+                      db_->Prepare("INSERT OR REPLACE INTO uploads (principal, digest, size_bytes) "
+                                   "VALUES (?, ?, ?)"));
+  put.Bind(principal).Bind(digest).Bind(size_bytes);
+  return put.Run();
+}
+
+absl::StatusOr<bool> Index::HasUpload(const std::string& principal, const std::string& digest) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(Statement find,
+                      db_->Prepare("SELECT 1 FROM uploads WHERE principal = ? AND digest = ?"));
+  find.Bind(principal).Bind(digest);
+  return find.Step();
+}
+
+absl::StatusOr<int64_t> Index::StoredBytes(const std::string& principal,
+                                           const std::string& workspace) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(
+      Statement sum,
+      db_->Prepare(
+          "SELECT (SELECT COALESCE(SUM(size_bytes), 0) FROM uploads WHERE principal = ?) + "
+          "(SELECT COALESCE(SUM(size_bytes), 0) FROM profiles WHERE workspace = ?)"));
+  sum.Bind(principal).Bind(workspace);
+  LY_RETURN_IF_ERROR(sum.Step().status());
+  return sum.Int(0);
 }
 
 }  // namespace libreyolo::daemon

@@ -27,8 +27,7 @@ class Index : public JobStore {
   absl::StatusOr<std::optional<JobRecord>> FindByRequest(const std::string& principal,
                                                          const std::string& request_id) override;
   absl::StatusOr<std::vector<JobRecord>> LoadActive() override;
-  absl::StatusOr<std::vector<JobRecord>> List(const std::string& before_id, int limit,
-                                              bool active_only) override;
+  absl::StatusOr<std::vector<JobRecord>> List(const JobQuery& query) override;
   absl::StatusOr<std::vector<profile::v1::JobEvent>> Events(const std::string& id,
                                                             int64_t after_sequence) override;
   absl::Status Delete(const std::string& id) override;
@@ -54,6 +53,13 @@ class Index : public JobStore {
   absl::StatusOr<std::vector<profile::v1::ProfileInfo>> ListProfiles(const std::string& workspace,
                                                                      bool include_replaced,
                                                                      int64_t offset, int limit);
+
+  // Uploads, each by who sent it.
+  absl::Status AddUpload(const std::string& principal, const std::string& digest,
+                         int64_t size_bytes);
+  absl::StatusOr<bool> HasUpload(const std::string& principal, const std::string& digest);
+  // What a principal's uploads and the results in a workspace take on disk.
+  absl::StatusOr<int64_t> StoredBytes(const std::string& principal, const std::string& workspace);
 
  private:
   explicit Index(std::unique_ptr<Sqlite> db) : db_(std::move(db)) {}

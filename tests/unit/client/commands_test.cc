@@ -205,7 +205,7 @@ class CommandsTest : public ::testing::Test {
     out_.str("");
     err_.str("");
     const Streams streams{out_, err_};
-    const Deps deps{[this](const std::string&, NeedDaemon need) -> absl::StatusOr<Server> {
+    const Deps deps{[this](const ServerOptions&, NeedDaemon need) -> absl::StatusOr<Server> {
                       need_ = need;
                       LY_RETURN_IF_ERROR(connect_error_);
                       Server server;

@@ -131,14 +131,15 @@ class MemoryJobStore : public JobStore {
     }
     return active;
   }
-  absl::StatusOr<std::vector<JobRecord>> List(const std::string& before_id, int limit,
-                                              bool active_only) override {
+  absl::StatusOr<std::vector<JobRecord>> List(const JobQuery& query) override {
     std::vector<JobRecord> page;
-    bool begun = before_id.empty();
-    for (auto it = order.rbegin(); it != order.rend() && page.size() < size_t(limit); ++it) {
+    bool begun = query.before_id.empty();
+    for (auto it = order.rbegin(); it != order.rend() && page.size() < size_t(query.limit); ++it) {
       const JobRecord& record = records[*it];
-      if (begun && !(active_only && IsTerminal(record.job.state()))) page.push_back(record);
-      begun = begun || *it == before_id;
+      const bool asked = !(query.active_only && IsTerminal(record.job.state())) &&
+                         (query.principal.empty() || query.principal == record.job.principal());
+      if (begun && asked) page.push_back(record);
+      begun = begun || *it == query.before_id;
     }
     return page;
   }

@@ -1,0 +1,195 @@
+#include "server/daemon/launch/confine.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include "common/base/file.h"
+#include "common/base/unique_fd.h"
+
+namespace libreyolo::daemon {
+namespace {
+
+// Loaders and CUDA open hundreds; a leak must still end somewhere.
+constexpr rlim_t kMaxOpenFiles = 16'384;
+
+// ---- In the child, between fork and exec: other threads' locks may be held for ever, so only
+// functions that are safe in a signal handler are called, and nothing is allocated.
+
+bool WriteProc(const char* path, const char* text) {
+  const int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool done = write(fd, text, strlen(text)) == static_cast<ssize_t>(strlen(text));
+  close(fd);
+  return done;
+}
+
+// A network of its own, with nothing in it. `uid_map` and `gid_map` map the user to itself.
+int LeaveNetwork(const char* uid_map, const char* gid_map) {
+  // With the privilege alone the user namespace stays, and so do its rights on devices.
+  if (unshare(CLONE_NEWNET) == 0) return 0;
+  if (errno != EPERM) return errno;
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return errno;
+  const bool mapped = WriteProc("/proc/self/setgroups", "deny") &&
+                      WriteProc("/proc/self/gid_map", gid_map) &&
+                      WriteProc("/proc/self/uid_map", uid_map);
+  return mapped ? 0 : errno;
+}
+
+void LimitResources() {
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_max = std::min(files.rlim_max, kMaxOpenFiles);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+}
+
+void ResetSignals() {
+  for (int number = 1; number < NSIG; ++number) {
+    if (number != SIGKILL && number != SIGSTOP) signal(number, SIG_DFL);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+constexpr int32_t kNothingSaid = -1;
+
+// What the child says before it becomes the program: kConfined, and kFailed when it does not.
+struct Report {
+  enum Kind : int32_t { kConfined, kFailed };
+  Kind kind = kFailed;
+  int32_t error = kNothingSaid;  // kConfined: why there is a network
+};
+
+struct ChildPlan {
+  const char* program;
+  char* const* argv;
+  char* const* envp;
+  const std::pair<int, int>* descriptors;
+  size_t descriptor_count;
+  int report_fd;
+  bool allow_network;
+  const char* uid_map;
+  const char* gid_map;
+};
+
+[[noreturn]] void RunChild(const ChildPlan& plan) {
+  const auto fail = [&] {
+    const Report report{Report::kFailed, errno};
+    const ssize_t sent = write(plan.report_fd, &report, sizeof report);
+    _exit(sent == sizeof report ? 127 : 126);
+  };
+  setpgid(0, 0);
+  ResetSignals();
+  int first_free = 3;
+  for (size_t i = 0; i < plan.descriptor_count; ++i) {
+    const auto [ours, theirs] = plan.descriptors[i];
+    if (dup2(ours, theirs) < 0) fail();
+    first_free = std::max(first_free, theirs + 1);
+  }
+  // Those that are marked to close at exec do; this is for any that was not. The kernel may lack
+  // the call, then the marks have to do.
+  syscall(SYS_close_range, first_free, plan.report_fd - 1, 0);
+  syscall(SYS_close_range, plan.report_fd + 1, ~0U, 0);
+  LimitResources();
+  const Report confined{Report::kConfined,
+                        plan.allow_network ? 0 : LeaveNetwork(plan.uid_map, plan.gid_map)};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail();
+  if (write(plan.report_fd, &confined, sizeof confined) != sizeof confined) fail();
+  execve(plan.program, plan.argv, plan.envp);
+  fail();
+  _exit(127);
+}
+
+// ---- In the daemon
+
+// False at the end.
+bool ReadReport(int fd, Report* report) {
+  for (;;) {
+    const ssize_t count = read(fd, report, sizeof *report);
+    if (count == static_cast<ssize_t>(sizeof *report)) return true;
+    if (count < 0 && errno == EINTR) continue;
+    return false;
+  }
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
+
+absl::StatusOr<StartedProcess> StartConfined(const ConfinedProcess& process) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "make", "a pipe");
+  const UniqueFd report(ends[0]);
+  UniqueFd child_end(ends[1]);
+  // Above all that the child is handed.
+  UniqueFd high(fcntl(child_end.get(), F_DUPFD_CLOEXEC, 64));
+  if (!high) return ErrnoStatus(errno, "move", "a descriptor");
+  child_end.Reset();
+
+  std::vector<std::string> words = {process.program};
+  std::vector<std::string> environment = process.environment;
+  const std::vector<char*> argv = Pointers(words);
+  const std::vector<char*> envp = Pointers(environment);
+  char uid_map[64];
+  char gid_map[64];
+  std::snprintf(uid_map, sizeof uid_map, "%u %u 1", geteuid(), geteuid());
+  std::snprintf(gid_map, sizeof gid_map, "%u %u 1", getegid(), getegid());
+  const ChildPlan plan{process.program.c_str(),
+                       argv.data(),
+                       envp.data(),
+                       process.descriptors.data(),
+                       process.descriptors.size(),
+                       high.get(),
+                       process.allow_network,
+                       uid_map,
+                       gid_map};
+  // No handler of the daemon may run in the child.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = fork();
+  if (pid == 0) RunChild(plan);
+  const int fork_error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (pid < 0) return ErrnoStatus(fork_error, "start", process.program);
+  high.Reset();
+
+  // The pipe's end comes when it runs the program, or is gone.
+  int network_error = 0;
+  bool confined = false;
+  Report said;
+  while (ReadReport(report.get(), &said) && said.kind == Report::kConfined) {
+    confined = true;
+    network_error = said.error;
+    said = Report{};
+  }
+  if (confined && said.kind == Report::kFailed && said.error == kNothingSaid) {
+    return StartedProcess{pid, network_error};
+  }
+  waitpid(pid, nullptr, 0);
+  return ErrnoStatus(said.error == kNothingSaid ? EIO : said.error, "start", process.program);
+}
+
+}  // namespace libreyolo::daemon

@@ -1,0 +1,33 @@
+// What a worker process may not do. It parses foreign files and runs a large library, so it starts
+// with less than the daemon has: no way to new privileges, no core dumps, a bounded number of open
+// files, none of the daemon's descriptors, and no network where the kernel allows that.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace libreyolo::daemon {
+
+struct ConfinedProcess {
+  std::string program;
+  std::vector<std::string> environment;          // whole: "NAME=value"
+  std::vector<std::pair<int, int>> descriptors;  // ours -> the child's; all others are closed
+  bool allow_network = false;
+};
+
+struct StartedProcess {
+  pid_t pid = 0;
+  // Why the process has a network although it should have none; 0: as asked.
+  int network_error = 0;
+};
+
+// Starts `process` in a process group of its own, with default signals and nothing blocked. Returns
+// once it runs the program. ErrnoStatus of what failed.
+absl::StatusOr<StartedProcess> StartConfined(const ConfinedProcess& process);
+
+}  // namespace libreyolo::daemon

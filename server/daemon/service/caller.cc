@@ -1,0 +1,145 @@
+#include "server/daemon/service/caller.h"
+
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+
+namespace libreyolo::daemon {
+namespace {
+
+constexpr char kDefaultWorkspace[] = "default";
+constexpr char kBearer[] = "Bearer ";
+constexpr size_t kMaxTokenBytes = 4096;
+
+absl::Status NotKnown(absl::string_view why) {
+  return MakeError(reason::kUnauthenticated, why,
+                   {"--token-file FILE or LIBREYOLO_TOKEN_FILE names a file with your token",
+                    "ask the server's admin for a token, or whether yours was taken back"});
+}
+
+// The bearer token of the call; empty: none. More than one is refused, lest it matter which.
+absl::StatusOr<std::string> TokenOf(const grpc::CallbackServerContext& context) {
+  const auto range = context.client_metadata().equal_range("authorization");
+  if (range.first == range.second) return std::string();
+  if (std::next(range.first) != range.second) return NotKnown("more than one token was sent");
+  const absl::string_view value(range.first->second.data(), range.first->second.size());
+  if (!absl::StartsWithIgnoreCase(value, kBearer) || value.size() > kMaxTokenBytes) {
+    return NotKnown("the authorization that was sent is no bearer token");
+  }
+  return std::string(value.substr(sizeof kBearer - 1));
+}
+
+// The common name of the client's certificate, which the handshake has verified; empty: none.
+std::string CommonNameOf(const grpc::CallbackServerContext& context) {
+  const auto auth = context.auth_context();
+  if (auth == nullptr) return "";
+  const std::vector<grpc::string_ref> names = auth->FindPropertyValues("x509_common_name");
+  return names.size() == 1 ? std::string(names[0].data(), names[0].size()) : "";
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> WorkspaceFor(const Caller& caller, const std::string& asked) {
+  if (!caller.has_own_workspace) return asked;
+  std::string workspace = asked.empty() ? caller.principal : asked;
+  if (workspace != caller.principal && !caller.is_admin()) {
+    return MakeError(reason::kPermissionDenied,
+                     absl::StrCat("the workspace \"", workspace, "\" is not yours"),
+                     {absl::StrCat("yours is \"", caller.principal, "\"")});
+  }
+  // One that has the default one's name is the default one.
+  return workspace == kDefaultWorkspace ? std::string() : workspace;
+}
+
+absl::StatusOr<Caller> CallGate::Identify(const grpc::CallbackServerContext& context) const {
+  Caller caller;
+  caller.peer = context.peer();
+  if (config_.local) {
+    caller.principal = "owner";
+    caller.role = Role::kAdmin;
+    caller.local_owner = true;
+    return caller;
+  }
+  if (config_.users == nullptr && !config_.certificates) {
+    // Whoever reaches the socket or the loopback port is the one user.
+    caller.principal = "default";
+    caller.role = Role::kAdmin;
+    return caller;
+  }
+  caller.has_own_workspace = true;
+  LY_ASSIGN_OR_RETURN(const std::string token, TokenOf(context));
+  if (!token.empty()) {
+    const std::optional<User> user =
+        config_.users == nullptr ? std::nullopt : config_.users->FindToken(token);
+    if (!user.has_value()) return NotKnown("the server does not know this token");
+    caller.principal = user->principal;
+    caller.role = user->role;
+    return caller;
+  }
+  const std::string name = config_.certificates ? CommonNameOf(context) : "";
+  if (name.empty()) return NotKnown("the server wants to know who calls, and no token was sent");
+  if (config_.users != nullptr) {
+    const std::optional<User> user = config_.users->FindCertificate(name);
+    if (!user.has_value()) return NotKnown("the server does not know this certificate's name");
+    caller.principal = user->principal;
+    caller.role = user->role;
+    return caller;
+  }
+  if (!IsPrincipalName(name)) {
+    return NotKnown("the certificate's common name is no principal: up to 64 of a-z 0-9 . _ -");
+  }
+  caller.principal = name;
+  caller.role = Role::kSubmitter;
+  return caller;
+}
+
+absl::StatusOr<Caller> CallGate::Admit(grpc::CallbackServerContext& context, const Access& access) {
+  absl::StatusOr<Caller> caller = Identify(context);
+  if (!caller.ok()) {
+    LogRefusal(context.peer(), access, caller.status());
+    return caller.status();
+  }
+  // Clients compare it with their own, without a call of its own.
+  context.AddInitialMetadata("x-libreyolo-build", config_.build_id);
+  if (caller->role >= access.need) return caller;
+  const absl::Status status =
+      MakeError(reason::kPermissionDenied,
+                absl::StrCat("\"", caller->principal, "\" is a ", Name(caller->role),
+                             " here, and this needs ", access.need == Role::kAdmin ? "an " : "a ",
+                             Name(access.need)),
+                {"ask the server's admin for that role"},
+                {{"principal", caller->principal}, {"role", Name(caller->role)}});
+  LogRefusal(context.peer(), access, status);
+  return status;
+}
+
+void CallGate::LogRefusal(const std::string& peer, const Access& access,
+                          const absl::Status& status) {
+  // Whoever knocks all day must not fill the disk.
+  const int64_t now_s = MonotonicNs() / 1'000'000'000;
+  if (last_refusal_s_.exchange(now_s) == now_s) {
+    ++refusals_unlogged_;
+    return;
+  }
+  LogWarning("access refused", {{"peer", peer},
+                                {"reason", GetErrorDetail(status).reason},
+                                {"message", status.message()},
+                                {"change", access.change == nullptr ? "" : access.change},
+                                {"refused_before", refusals_unlogged_.exchange(0)}});
+}
+
+void CallGate::Audit(const Caller& caller, const Access& access, const absl::Status& result) {
+  if (access.change == nullptr) return;
+  LogInfo("audit", {{"change", access.change},
+                    {"target", access.target},
+                    {"principal", caller.principal},
+                    {"role", Name(caller.role)},
+                    {"peer", caller.peer},
+                    {"result", result.ok() ? "OK" : GetErrorDetail(result).reason}});
+}
+
+}  // namespace libreyolo::daemon
