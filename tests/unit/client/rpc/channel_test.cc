@@ -80,7 +80,7 @@ TEST_F(ChannelTest, AReaderReplacesAnIdleDaemonOfAnotherBuild) {
   StartOldDaemon();
   WriteLock(absl::StrCat(old_pid_, "\n0.0.1+older\n"));
   InstallShippedDaemon();
-  ASSERT_OK_AND_ASSIGN(const Server server, Connect("", NeedDaemon::kAny));
+  ASSERT_OK_AND_ASSIGN(const Server server, Connect({}, NeedDaemon::kAny));
   EXPECT_TRUE(server.local);
   ASSERT_OK_AND_ASSIGN(const v1::Capabilities about, Ask());
   EXPECT_EQ(about.build_id(), BuildId());
@@ -91,7 +91,7 @@ TEST_F(ChannelTest, AReaderReplacesAnIdleDaemonOfAnotherBuild) {
 TEST_F(ChannelTest, AReaderAsksNothingOfADaemonOfItsBuild) {
   FakeServer daemon(place_.socket_path);
   WriteLock(absl::StrCat("4711\n", BuildId(), "\n"));
-  ASSERT_OK_AND_ASSIGN(const Server server, Connect("", NeedDaemon::kAny));
+  ASSERT_OK_AND_ASSIGN(const Server server, Connect({}, NeedDaemon::kAny));
   EXPECT_TRUE(server.local);
   EXPECT_EQ(daemon.about.asked_count, 0);
 }
@@ -103,8 +103,8 @@ TEST_F(ChannelTest, AReaderUsesABusyDaemonOfAnotherBuildAndAMeasurementDoesNot) 
   daemon.about.about.set_pid(getpid());  // ending it would end the test
   for (const char* lock : {"4711\n0.0.1+older\n", "4711\n", ""}) {
     WriteLock(lock);
-    EXPECT_OK(Connect("", NeedDaemon::kAny)) << lock;
-    EXPECT_THAT(Connect("", NeedDaemon::kSameBuild), FailsWith(reason::kBusy)) << lock;
+    EXPECT_OK(Connect({}, NeedDaemon::kAny)) << lock;
+    EXPECT_THAT(Connect({}, NeedDaemon::kSameBuild), FailsWith(reason::kBusy)) << lock;
   }
   EXPECT_EQ(daemon.about.asked_count, 6);
 }
@@ -115,7 +115,7 @@ TEST_F(ChannelTest, AReaderDoesNotUseABusyDaemonOfAnotherApi) {
   daemon.about.about.set_api_version("v2");
   daemon.about.about.set_active_jobs(1);
   WriteLock("4711\n9.0.0+newer\n");
-  const auto server = Connect("", NeedDaemon::kAny);
+  const auto server = Connect({}, NeedDaemon::kAny);
   EXPECT_THAT(server, FailsWith(reason::kServerUnreachable));
   EXPECT_THAT(std::string(server.status().message()), ::testing::HasSubstr("speaks API v2"));
 }
