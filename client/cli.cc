@@ -78,6 +78,8 @@ absl::StatusOr<int> RunCommand(const Context& context) {
       return RunDaemonLogs(context);
     case CommandId::kCompletion:
       return RunCompletion(context);
+    case CommandId::kDoctor:
+      return RunDoctor(context);
     case CommandId::kDaemonCordon:
       return RunDaemonCordon(context, true);
     case CommandId::kDaemonUncordon:

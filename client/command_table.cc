@@ -122,7 +122,7 @@ std::vector<CommandSpec> MakeReaders() {
        "profile compare",
        "Two profiles side by side, and whether the difference is significant",
        {{"before", true, "a profile or trace, as for the other readers"},
-        {"after", true, "the other one"}},
+        {"after", true, "the profile or trace to compare it with"}},
        {{"--force", kSwitch, "off", "", "compare unlike things too"},
         {"--fail-on", kText, "", "CONDITION",
          "exit 10 when it holds: a metric, < or >, a signed change in per cent or a number, such "
@@ -175,6 +175,12 @@ std::vector<CommandSpec> MakeOthers() {
       {CommandId::kJobsCancel, "jobs cancel", "End a job and wait until it has", {kJob}, {}},
       {CommandId::kJobsLogs, "jobs logs", "The end of what a job's workers logged", {kJob}, {}},
       {CommandId::kDevices, "devices", "The devices of the server, and who holds them", {}, {}},
+      {CommandId::kDoctor,
+       "doctor",
+       "Look at the server, its devices and what they need, and say what is wrong; exit 3 or 4 when "
+       "something is",
+       {},
+       {}},
       {CommandId::kCompletion,
        "completion",
        "A script that lets a shell complete commands, flags, job ids, metrics and phases",

@@ -50,6 +50,7 @@ enum class CommandId {
   kDaemonRestart,
   kDaemonLogs,
   kCompletion,
+  kDoctor,
   kDaemonCordon,
   kDaemonUncordon,
   kDaemonDrain,

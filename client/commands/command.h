@@ -78,6 +78,7 @@ absl::StatusOr<int> RunContextRemove(const Context& context);
 // Never starts a daemon.
 absl::StatusOr<int> RunVersion(const Context& context);
 absl::StatusOr<int> RunCompletion(const Context& context);
+absl::StatusOr<int> RunDoctor(const Context& context);
 // Prints what can stand for the last of `words`, one a line with a tab and a remark, for the
 // completion scripts; ":files" asks them for paths too. Never fails: an error is no candidate.
 int RunComplete(const std::vector<std::string>& words, const Streams& streams, const Deps& deps);
