@@ -177,8 +177,8 @@ std::vector<CommandSpec> MakeOthers() {
       {CommandId::kDevices, "devices", "The devices of the server, and who holds them", {}, {}},
       {CommandId::kDoctor,
        "doctor",
-       "Look at the server, its devices and what they need, and say what is wrong; exit 3 or 4 when "
-       "something is",
+       "Look at the server, its devices and what they need, and say what is wrong; exit 3 or 4 "
+       "when something is",
        {},
        {}},
       {CommandId::kCompletion,

@@ -23,7 +23,9 @@ namespace libreyolo::trace {
 namespace {
 
 absl::Status Unparsable(absl::string_view message, int64_t offset) {
-  return MakeError(reason::kTraceUnparsable, absl::StrCat(message, " at byte ", offset), {},
+  return MakeError(reason::kTraceUnparsable, absl::StrCat(message, " at byte ", offset),
+                   {"name a whole trace of PyTorch's profiler or libreyolo; one that was cut short "
+                    "must be copied or recorded again"},
                    {{"byte_offset", absl::StrCat(offset)}});
 }
 
