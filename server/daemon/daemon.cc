@@ -29,6 +29,7 @@
 #include "server/daemon/device/device_pool.h"
 #include "server/daemon/jobs/job_inputs.h"
 #include "server/daemon/jobs/job_manager.h"
+#include "server/daemon/jobs/retrying_job_store.h"
 #include "server/daemon/jobs/store_steps.h"
 #include "server/daemon/launch/process_launcher.h"
 #include "server/daemon/listen.h"
@@ -112,6 +113,7 @@ class Daemon {
   std::unique_ptr<StoreSteps> steps_;
   std::unique_ptr<ProfileReader> reader_;
   std::unique_ptr<WorkerPool> pool_;
+  std::unique_ptr<RetryingJobStore> job_store_;
   std::unique_ptr<JobManager> jobs_;
   std::unique_ptr<JobService> job_service_;
   std::unique_ptr<ProfileService> profile_service_;
@@ -220,8 +222,9 @@ absl::Status Daemon::Start() {
   limits.heartbeat = config_.heartbeat;
   limits.max_queued_per_principal = static_cast<int>(config_.max_queued_per_user);
   const auto log_path = [this](const std::string& id) { return layout_.JobLog(id); };
+  job_store_ = std::make_unique<RetryingJobStore>(*index_, loop_);
   jobs_ = std::make_unique<JobManager>(
-      JobManager::Deps{loop_, *pool_, clock_, launcher_, device_pool_, *steps_, *index_,
+      JobManager::Deps{loop_, *pool_, clock_, launcher_, device_pool_, *steps_, *job_store_,
                        &rpc::ParseJobSpec, log_path,
                        [this](bool measuring) { pool_->SetQuiet(measuring); }, BuildId(),
                        [this](const std::string& device, int64_t pid) {

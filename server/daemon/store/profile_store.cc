@@ -108,7 +108,9 @@ absl::Status ProfileStore::At(const std::string& point) const {
 
 absl::Status ProfileStore::Fsync(const std::string& path, const std::string& label) const {
   LY_RETURN_IF_ERROR(At(absl::StrCat("fsync ", label)));
-  return FsyncPath(path);
+  LY_RETURN_IF_ERROR(FsyncPath(path));
+  (void)At(absl::StrCat("after fsync ", label));  // a place to crash at; it has happened
+  return absl::OkStatus();
 }
 
 absl::Status ProfileStore::FsyncTree(const std::string& path) const {
@@ -297,7 +299,11 @@ absl::StatusOr<std::vector<RecoveredCommit>> ProfileStore::Recover(
     const std::string& project_dir, const std::function<bool(const std::string&)>& ours) {
   std::vector<RecoveredCommit> recovered;
   const std::vector<std::string> jobs = Subfolders(absl::StrCat(project_dir, "/.staging"));
-  if (jobs.empty()) return recovered;
+  if (jobs.empty()) {
+    std::error_code ignored;  // left by a job whose project was read-only when it ended
+    fs::remove(absl::StrCat(project_dir, "/.staging"), ignored);
+    return recovered;
+  }
   const auto state_lock = LockInState(lock_dir_, project_dir);
   if (!state_lock.ok()) return MakeError(reason::kStoreFailed, state_lock.status().message());
   const auto failed = [&](const std::string& job_id, const absl::Status& status) {

@@ -546,11 +546,11 @@ TEST_F(JobManagerTest, ListsAreNewestFirstAndPaged) {
   std::vector<std::string> ids;
   for (int i = 0; i < 3; ++i) ids.push_back(Submit(RequestFor("cpu")));
   std::string next;
-  ASSERT_OK_AND_ASSIGN(const auto first, jobs_->List("", 2, false, &next));
+  ASSERT_OK_AND_ASSIGN(const auto first, jobs_->List({"", 2, false}, &next));
   ASSERT_EQ(first.size(), 2u);
   EXPECT_EQ(first[0].id(), ids[2]);
   EXPECT_EQ(next, ids[1]);
-  ASSERT_OK_AND_ASSIGN(const auto rest, jobs_->List(next, 2, false, &next));
+  ASSERT_OK_AND_ASSIGN(const auto rest, jobs_->List({next, 2, false}, &next));
   ASSERT_EQ(rest.size(), 1u);
   EXPECT_EQ(rest[0].id(), ids[0]);
   EXPECT_EQ(next, "");

@@ -1,6 +1,8 @@
 #include "server/daemon/store/blob_store.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -73,6 +75,25 @@ TEST_F(BlobStoreTest, SweepRemovesCutOffUploadsAndKeepsBlobs) {
   store_.Sweep();
   EXPECT_TRUE(store_.Has(digest_));
   EXPECT_EQ(FileCount(), 1);
+}
+
+TEST_F(BlobStoreTest, AnUploadThatADaemonsEndCutsOffIsSweptAndCanBeSentAgain) {
+  const pid_t child = fork();
+  if (child == 0) {
+    auto writer = store_.Begin(digest_, 11);
+    if (writer.ok()) (void)(*writer)->Append("hello ");
+    _exit(0);  // as SIGKILL: no destructor runs
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(FileCount(), 1);
+  EXPECT_FALSE(store_.Has(digest_));
+  store_.Sweep();
+  EXPECT_EQ(FileCount(), 0);
+  ASSERT_OK_AND_ASSIGN(auto writer, store_.Begin(digest_, 11));
+  ASSERT_OK(writer->Append("hello world"));
+  ASSERT_OK(writer->Finish());
+  EXPECT_TRUE(store_.Has(digest_));
 }
 
 }  // namespace

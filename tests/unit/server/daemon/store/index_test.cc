@@ -91,7 +91,7 @@ TEST_F(IndexTest, ActiveJobsComeInTheOrderOfTheirCreation) {
   ASSERT_OK(index_->Put(Job("a", v1::JOB_STATE_FAILED), nullptr));
   Open();
   EXPECT_EQ(Ids(index_->LoadActive()), (Strings{"c", "b"}));
-  EXPECT_EQ(Ids(index_->List("", 10, false)), (Strings{"b", "a", "c"}));
+  EXPECT_EQ(Ids(index_->List({"", 10, false})), (Strings{"b", "a", "c"}));
 }
 
 TEST_F(IndexTest, RequestIdsBelongToTheirPrincipal) {
@@ -110,9 +110,9 @@ TEST_F(IndexTest, RequestIdsBelongToTheirPrincipal) {
 TEST_F(IndexTest, ListsInPages) {
   for (int i = 0; i < 5; ++i)
     ASSERT_OK(index_->Put(Job("j" + std::to_string(i), v1::JOB_STATE_QUEUED), nullptr));
-  EXPECT_EQ(Ids(index_->List("", 2, false)), (Strings{"j4", "j3"}));
-  EXPECT_EQ(Ids(index_->List("j3", 9, false)), (Strings{"j2", "j1", "j0"}));
-  EXPECT_THAT(index_->List("nobody", 2, false), FailsWith(reason::kArgumentInvalid));
+  EXPECT_EQ(Ids(index_->List({"", 2, false})), (Strings{"j4", "j3"}));
+  EXPECT_EQ(Ids(index_->List({"j3", 9, false})), (Strings{"j2", "j1", "j0"}));
+  EXPECT_THAT(index_->List({"nobody", 2, false}), FailsWith(reason::kArgumentInvalid));
 }
 
 TEST_F(IndexTest, EventsComeAfterASequenceAndGoWithTheirJob) {
@@ -167,7 +167,7 @@ TEST_F(IndexTest, FirstSchemaIsBroughtUpAndKeepsItsJobs) {
   {
     ASSERT_OK_AND_ASSIGN(const auto db, Sqlite::Open(path_));
     ASSERT_OK(
-        db->Execute("DROP INDEX profiles_by_project;"
+        db->Execute("DROP TABLE uploads; DROP INDEX profiles_by_project;"
                     "ALTER TABLE profiles DROP COLUMN size_bytes; PRAGMA user_version = 1"));
   }
   Open();

@@ -155,6 +155,26 @@ TEST_F(ProfileStoreTest, RecoverSweepsUndecidedStagingOfOurJobsOnly) {
             Both(Entries("", "j1", single_), Entries(".staging/theirs", "theirs", single_)));
 }
 
+TEST_F(ProfileStoreTest, RecoverRemovesAnEmptyStagingFolder) {
+  CommitNew("j1", single_);
+  std::filesystem::create_directory(project_ + "/.staging");
+  ASSERT_OK(store_.Recover(project_));
+  EXPECT_FALSE(std::filesystem::exists(project_ + "/.staging"));
+}
+
+TEST_F(ProfileStoreTest, AnEndBetweenTheLastTrialAndItsRepeatFileKeepsTheOldRepeat) {
+  CommitNew("j1", three_);
+  const std::string repeat = project_ + "/.staging/j2/" + three_.RepeatFile();
+  for (const char* what : {"not begun", "half written"}) {
+    Stage(project_, "j2", three_);
+    std::filesystem::remove(repeat);
+    if (std::string(what) == "half written") ASSERT_OK(WriteFile(repeat, "{\"job\": \"j2"));
+    ASSERT_OK_AND_ASSIGN(const auto recovered, store_.Recover(project_));
+    EXPECT_TRUE(recovered.empty()) << what;
+    EXPECT_EQ(ReadTree(project_), Entries("", "j1", three_)) << what;
+  }
+}
+
 TEST_F(ProfileStoreTest, TellsWhetherAJobsResultIsCommitted) {
   CommitNew("j1", three_);
   Stage(project_, "j2", three_);
