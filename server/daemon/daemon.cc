@@ -273,6 +273,9 @@ absl::Status Daemon::StartServer(const std::string& address) {
   int port = 0;
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxHeaderBytes);
+  // No call of ours is compressed, and a small one could grow large before its size is looked at.
+  for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP})
+    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
   builder.AddListeningPort(address, credentials, &port);
   builder.RegisterService(job_service_.get());
   builder.RegisterService(profile_service_.get());

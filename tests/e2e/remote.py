@@ -102,9 +102,9 @@ class RawCall:
         except OSError:
             pass  # the server has hung up: status() tells
 
-    def message(self, payload, announced=None, end=True):
+    def message(self, payload, announced=None, end=True, compressed=False):
         size = len(payload) if announced is None else announced
-        data = b"\0" + struct.pack(">I", size) + payload
+        data = bytes([compressed]) + struct.pack(">I", size) + payload
         for start in range(0, len(data), 16384):
             piece = data[start:start + 16384]
             last = end and start + 16384 >= len(data)

@@ -1,5 +1,6 @@
 """The served daemon as those see it who may come in, and as those who may not: over TCP with the shipped binaries."""
 
+import gzip
 import hashlib
 import json
 import os
@@ -14,7 +15,7 @@ import remote
 import support
 
 PROFILE = (pathlib.Path(__file__).parents[1] / "fuzz/corpus/profile_json/own-ops.json").read_text()
-OK, INVALID, NOT_FOUND, DENIED, EXHAUSTED, UNAUTHENTICATED = 0, 3, 5, 7, 8, 16
+OK, INVALID, NOT_FOUND, DENIED, EXHAUSTED, UNIMPLEMENTED, UNAUTHENTICATED = 0, 3, 5, 7, 8, 12, 16
 
 
 class StartTest(remote.RemoteTest):
@@ -385,6 +386,17 @@ class HostileTest(remote.RemoteTest):
             call.message(b"")
             self.assertEqual(call.status()[0], EXHAUSTED)
         self.succeed("jobs", "list", env=self.as_user("alice"))
+
+    def test_compressed_messages_are_refused(self):
+        daemon = self.serve_users()
+        bomb = gzip.compress(b"\0" * (300 << 20), 1)[:1 << 20]
+        for token in (None, self.tokens["alice"]):
+            with self.connect_tls() as connection:
+                call = remote.RawCall(connection)
+                call.headers("JobService/CreateJob", token, extra=[("grpc-encoding", "gzip")])
+                call.message(bomb[:60000], compressed=True)
+                self.assertEqual(call.status()[0], UNIMPLEMENTED)
+        self.assertLess(resident_kib(daemon.pid), 200 * 1024)
 
     def test_slow_and_silent_callers_hold_nobody_up(self):
         self.serve_users()
