@@ -203,7 +203,7 @@ TEST_F(LocalDaemonTest, NeverSignalsAProcessGroup) {
 
 TEST_F(LocalDaemonTest, ConnectStartsTheDaemonForAReader) {
   DaemonIs("exec LISTEN");
-  ASSERT_OK_AND_ASSIGN(const Server server, Connect("", NeedDaemon::kAny));
+  ASSERT_OK_AND_ASSIGN(const Server server, Connect(ServerOptions(), NeedDaemon::kAny));
   EXPECT_TRUE(server.local);
   EXPECT_EQ(server.address, "unix:" + place_.socket_path);
   EXPECT_EQ(server.state_dir, place_.state_dir);
