@@ -206,7 +206,8 @@ TEST_F(InputsTest, TheServersOwnComesBeforeAFileHere) {
   EXPECT_EQ(weights.name(), "a.pt");
   ASSERT_OK_AND_ASSIGN(const v1::InputRef source, Source("a.png"));
   EXPECT_EQ(source.name(), "a.png");
-  ASSERT_OK_AND_ASSIGN(const v1::InputRef data, Source("coco"));
+  ASSERT_OK_AND_ASSIGN(const v1::InputRef data,
+                       ResolveInput(remote_, "coco", InputKind::kDataset, nullptr));
   EXPECT_EQ(data.name(), "coco");
   EXPECT_THAT(fake_.profiles.uploaded, IsEmpty());
 }
