@@ -14,11 +14,11 @@ absl::StatusOr<int> RunInfer(const Context& context) {
   LY_RETURN_IF_ERROR(FillCommonSpec(context, server, progress, spec));
   v1::InferSpec& infer = *spec.mutable_infer();
   if (args.HasWord(0)) {
-    LY_ASSIGN_OR_RETURN(*infer.mutable_source(),
-                        ResolveInput(server, args.Word(0), InputKind::kImages,
-                                     [&](int64_t done, int64_t total) {
-                                       progress.ShowBytes("uploading images", done, total);
-                                     }));
+    LY_ASSIGN_OR_RETURN(
+        *infer.mutable_source(),
+        ResolveInput(server, args.Word(0), InputKind::kImages, [&](int64_t done, int64_t total) {
+          progress.ShowBytes("uploading images", done, total);
+        }));
   }
   if (args.IsTyped("--runs")) infer.set_runs(args.Int("--runs"));
   if (args.IsTyped("--half")) infer.set_half(args.Switch("--half"));

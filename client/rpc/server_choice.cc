@@ -1,9 +1,12 @@
 #include "client/rpc/server_choice.h"
 
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -110,21 +113,29 @@ absl::StatusOr<Contexts> LoadContexts() {
                      {"correct or remove that file", "name the server with --server ADDRESS"});
   };
   if (!text.ok()) return refuse(text.status().message());
-  const absl::StatusOr<JsonValue> json = ParseJson(*text);
-  if (!json.ok()) return refuse(json.status().message());
-  const JsonValue* current = json->Find("current");
-  if (current != nullptr && current->is_string()) contexts.current = current->string_value();
-  const JsonValue* all = json->Find("contexts");
-  if (all == nullptr || !all->is_object()) return refuse("it holds no \"contexts\"");
-  for (const auto& [name, value] : all->object()) {
+  // Protobuf's reader of JSON: it is linked anyway, where simdjson would be one more library to
+  // load at each start.
+  google::protobuf::Struct json;
+  const auto read = google::protobuf::util::JsonStringToMessage(*text, &json);
+  if (!read.ok()) return refuse(read.ToString());
+  const auto& members = json.fields();
+  const auto current = members.find("current");
+  if (current != members.end()) contexts.current = current->second.string_value();
+  const auto all = members.find("contexts");
+  if (all == members.end() || !all->second.has_struct_value()) {
+    return refuse("it holds no \"contexts\"");
+  }
+  for (const auto& [name, value] : all->second.struct_value().fields()) {
     Contexts::Named named{name, {}};
     for (const auto& [key, field] : kFields) {
-      const JsonValue* text_of = value.Find(key);
-      if (text_of != nullptr && text_of->is_string())
-        named.options.*field = text_of->string_value();
+      const auto text_of = value.struct_value().fields().find(key);
+      if (text_of == value.struct_value().fields().end()) continue;
+      named.options.*field = text_of->second.string_value();
     }
     contexts.all.push_back(std::move(named));
   }
+  absl::c_sort(contexts.all,
+               [](const Contexts::Named& x, const Contexts::Named& y) { return x.name < y.name; });
   return contexts;
 }
 

@@ -77,7 +77,7 @@ struct JobSpec {
   int workers = 8;
   bool amp = true;
 
-  int threads = 0;                   // intra-op threads; 0: the worker takes the CPU quota
+  int threads = 0;  // intra-op threads; 0: the worker takes the CPU quota
   OnContention on_contention = OnContention::kWarn;
   std::string cuda_visible_devices;  // local daemons only; "" leaves all visible
   int64_t time_limit_s = 1800;       // from STARTING

@@ -26,9 +26,9 @@ struct WorkerPlan {
   std::string weights_digest;  // SHA-256 hex, empty when unknown
   std::string size;            // empty: the file decides
 
-  std::string source;  // as typed
-  std::vector<std::string>
-      source_paths;  // images, or one folder; empty: the bundled image. Training: the dataset file; empty: the built-in one
+  std::string source;                     // as typed
+  std::vector<std::string> source_paths;  // images, or one folder; empty: the bundled image.
+                                          // Training: the dataset file; empty: the built-in one
 
   int batch = 1;
   int imgsz = 640;

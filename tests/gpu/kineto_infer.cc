@@ -86,8 +86,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: kineto_infer DEVICE fp32|fp16|bf16 BATCH WARMUP RUNS TRACE\n");
     return 2;
   }
-  const absl::Status status = libreyolo::worker::Run(argv[1], argv[2], std::atoi(argv[3]),
-                                                     std::atoi(argv[4]), std::atoi(argv[5]), argv[6]);
+  const absl::Status status = libreyolo::worker::Run(
+      argv[1], argv[2], std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]), argv[6]);
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return 1;

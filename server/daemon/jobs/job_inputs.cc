@@ -79,7 +79,8 @@ absl::StatusOr<std::string> JobInputs::Check(const job::JobSpec& spec, bool loca
     return MakeError(reason::kArgumentInvalid,
                      "CUDA_VISIBLE_DEVICES can be set on a local daemon only");
   }
-  LY_ASSIGN_OR_RETURN(const std::string device, devices_.Resolve(spec.device, spec.cuda_visible_devices));
+  LY_ASSIGN_OR_RETURN(const std::string device,
+                      devices_.Resolve(spec.device, spec.cuda_visible_devices));
   LY_RETURN_IF_ERROR(layout_.CheckProjectWritable(spec.workspace, spec.project));
   switch (spec.weights.kind) {
     case Kind::kName: {
