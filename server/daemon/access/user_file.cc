@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -19,6 +21,8 @@ namespace {
 
 constexpr int64_t kMaxFileBytes = 1 << 20;
 constexpr char kCertificate[] = "cert";
+constexpr char kAccount[] = "account";
+constexpr char kUid[] = "uid:";
 
 absl::Status CheckOwnerAndMode(const std::string& path, const struct stat& info) {
   const auto refuse = [&](absl::string_view why) {
@@ -82,7 +86,8 @@ absl::StatusOr<std::vector<UserFile::Entry>> UserFile::Parse(absl::string_view t
         absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
     if (words.empty() || words[0][0] == '#') continue;
     if (words.size() != 3) {
-      return refuse("is not a principal, a role, and a token's SHA-256 or \"cert\"");
+      return refuse(
+          "is not a principal, a role, and a token's SHA-256, \"cert\", \"account\" or \"uid:N\"");
     }
     if (!IsPrincipalName(words[0])) {
       return refuse("names a principal with other than up to 64 of a-z 0-9 . _ -");
@@ -90,7 +95,16 @@ absl::StatusOr<std::vector<UserFile::Entry>> UserFile::Parse(absl::string_view t
     const std::optional<Role> role = ParseRole(words[1]);
     if (!role.has_value()) return refuse("has no role of viewer, submitter or admin");
     Entry entry{{std::string(words[0]), *role}, ""};
-    if (words[2] != kCertificate) {
+    if (words[2] == kCertificate) {
+      entry.proof = Entry::Proof::kCertificate;
+    } else if (words[2] == kAccount) {
+      entry.proof = Entry::Proof::kAccount;
+    } else if (absl::StartsWith(words[2], kUid)) {
+      entry.proof = Entry::Proof::kUid;
+      if (!absl::SimpleAtoi(words[2].substr(sizeof kUid - 1), &entry.uid)) {
+        return refuse("ends in uid: without a number");
+      }
+    } else {
       // Never quoted: it may be a token that somebody put there by mistake.
       if (!IsSha256Hex(words[2])) return refuse("ends in no SHA-256 of 64 lower-case hex digits");
       entry.token_sha256 = std::string(words[2]);
@@ -156,9 +170,31 @@ std::optional<User> UserFile::FindCertificate(absl::string_view common_name) {
   const std::lock_guard<std::mutex> lock(mu_);
   ReloadIfChanged();
   for (const Entry& entry : entries_) {
-    if (entry.token_sha256.empty() && entry.user.principal == common_name) return entry.user;
+    if (entry.proof == Entry::Proof::kCertificate && entry.user.principal == common_name)
+      return entry.user;
   }
   return std::nullopt;
+}
+
+std::optional<User> UserFile::FindAccount(uid_t uid, absl::string_view name) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  ReloadIfChanged();
+  for (const Entry& entry : entries_) {
+    if (entry.proof == Entry::Proof::kUid && entry.uid == uid) return entry.user;
+  }
+  for (const Entry& entry : entries_) {
+    if (entry.proof == Entry::Proof::kAccount && entry.user.principal == name) return entry.user;
+  }
+  return std::nullopt;
+}
+
+bool UserFile::Names(absl::string_view principal) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  ReloadIfChanged();
+  for (const Entry& entry : entries_) {
+    if (entry.user.principal == principal) return true;
+  }
+  return false;
 }
 
 }  // namespace libreyolo::daemon

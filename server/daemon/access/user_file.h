@@ -3,11 +3,14 @@
 //   # one line each: principal, role, and the SHA-256 of a token or the word "cert"
 //   alice  submitter  9f86d081884c7d65...        a bearer token
 //   ops    admin      cert                       a client certificate with the common name "ops"
+//   carol  submitter  account                    the account "carol" of this host, by a unix socket
+//   dave   viewer     uid:1004                   the account with that number, likewise
 //
 // The tokens themselves stand nowhere. Thread-safe.
 #pragma once
 
 #include <sys/stat.h>
+#include <sys/types.h>
 
 #include <memory>
 #include <mutex>
@@ -45,11 +48,17 @@ class UserFile {
   std::optional<User> FindToken(absl::string_view token);
   // Who a verified certificate with this common name is.
   std::optional<User> FindCertificate(absl::string_view common_name);
+  // Who an account of this host is. A line with its number goes before one with its name.
+  std::optional<User> FindAccount(uid_t uid, absl::string_view name);
+  // Whether the file says anything of that principal.
+  bool Names(absl::string_view principal);
 
  private:
   struct Entry {
     User user;
-    std::string token_sha256;  // empty: a certificate
+    std::string token_sha256;  // empty: by what follows
+    enum class Proof { kToken, kCertificate, kAccount, kUid } proof = Proof::kToken;
+    uid_t uid = 0;
   };
   explicit UserFile(std::string path) : path_(std::move(path)) {}
   absl::Status Load(const struct stat& info);

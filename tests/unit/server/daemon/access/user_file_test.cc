@@ -61,11 +61,26 @@ TEST_F(UserFileTest, CertificatesStandApartFromTokens) {
   EXPECT_FALSE(users->FindToken("cert").has_value());
 }
 
+TEST_F(UserFileTest, AccountsAreFoundByNumberThenByName) {
+  Write("carol submitter account\nops admin uid:1004\ndave viewer account\n" +
+        Line("erin viewer", "e"));
+  ASSERT_OK_AND_ASSIGN(const auto users, UserFile::Open(path_));
+  EXPECT_EQ(users->FindAccount(1000, "carol")->role, Role::kSubmitter);
+  EXPECT_EQ(users->FindAccount(1004, "dave")->principal, "ops");
+  EXPECT_FALSE(users->FindAccount(1000, "erin").has_value());
+  EXPECT_FALSE(users->FindAccount(1000, "").has_value());
+  EXPECT_FALSE(users->FindCertificate("carol").has_value());
+  EXPECT_FALSE(users->FindToken("account").has_value());
+  EXPECT_TRUE(users->Names("erin"));
+  EXPECT_FALSE(users->Names("frank"));
+}
+
 TEST_F(UserFileTest, WrongLinesAreNamedButNotQuoted) {
   for (const std::string& line :
        {std::string("alice submitter secret"), std::string("alice boss ") + Sha256Hex("a"),
         std::string("../x viewer ") + Sha256Hex("a"), std::string("alice viewer"),
-        std::string("Alice viewer ") + Sha256Hex("a"), std::string("a viewer cert secret")}) {
+        std::string("Alice viewer ") + Sha256Hex("a"), std::string("a viewer cert secret"),
+        std::string("a viewer uid:secret"), std::string("a viewer uid:-1")}) {
     Write("# first\n" + line + "\n");
     const absl::Status status = OpenStatus();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << line;
