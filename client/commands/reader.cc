@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "client/rpc/inputs.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
 
@@ -13,19 +12,20 @@ namespace v1 = ::libreyolo::profile::v1;
 
 }  // namespace
 
-Reader::Reader(const Context& context, Server server)
+Reader::Reader(const Context& context, Server server, Beside beside)
     : context_(&context),
       server_(std::move(server)),
       window_(context.args().Text("--window")),
+      beside_(beside),
       stub_(v1::ProfileService::NewStub(server_.channel)) {}
 
-absl::StatusOr<Reader> Reader::Make(const Context& context) {
+absl::StatusOr<Reader> Reader::Make(const Context& context, Beside beside) {
   LY_ASSIGN_OR_RETURN(Server server, context.Connect(NeedDaemon::kAny));
-  return Reader(context, std::move(server));
+  return Reader(context, std::move(server), beside);
 }
 
 absl::StatusOr<v1::TraceRef> Reader::Resolve(const std::string& word) const {
-  return ResolveTrace(server_, word, window_);
+  return ResolveTrace(server_, word, window_, beside_);
 }
 
 bool Reader::MayBeOwnFile(const std::string& word) const {
@@ -44,7 +44,7 @@ absl::Status Reader::Read(const std::string& word,
   LY_ASSIGN_OR_RETURN(v1::TraceRef ref, Resolve(word));
   absl::Status status = call(ref);
   if (HasReason(status, reason::kProfileNotFound) && MayBeOwnFile(word)) {
-    absl::StatusOr<v1::TraceRef> own = RetryTraceAsOwnFile(server_, word, window_);
+    absl::StatusOr<v1::TraceRef> own = RetryTraceAsOwnFile(server_, word, window_, beside_);
     if (absl::IsNotFound(own.status())) return status;  // neither here: the server's answer says so
     LY_RETURN_IF_ERROR(own.status());
     ref = *std::move(own);

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "client/commands/call.h"
 #include "client/commands/command.h"
+#include "client/rpc/inputs.h"
 #include "common/json/json_value.h"
 #include "libreyolo/profile/v1/profile.pb.h"
 #include "libreyolo/profile/v1/profiler.grpc.pb.h"
@@ -17,7 +18,8 @@ namespace libreyolo::client {
 
 class Reader {
  public:
-  static absl::StatusOr<Reader> Make(const Context& context);
+  // `beside`: what a profile.json of the client's own takes along to a remote server.
+  static absl::StatusOr<Reader> Make(const Context& context, Beside beside = Beside::kNothing);
 
   profile::v1::ProfileService::Stub& stub() { return *stub_; }
   const Server& server() const { return server_; }
@@ -38,7 +40,7 @@ class Reader {
   void PrintDocument(JsonValue document) const;
 
  private:
-  Reader(const Context& context, Server server);
+  Reader(const Context& context, Server server, Beside beside);
 
   absl::StatusOr<profile::v1::TraceRef> Resolve(const std::string& word) const;
   bool MayBeOwnFile(const std::string& word) const;
@@ -47,6 +49,7 @@ class Reader {
   const Context* context_;
   Server server_;
   std::string window_;
+  Beside beside_;
   std::unique_ptr<profile::v1::ProfileService::Stub> stub_;
   std::optional<std::string> source_;  // "server": the word names a file here too
 };

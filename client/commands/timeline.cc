@@ -100,7 +100,7 @@ absl::StatusOr<int> RunTimeline(const Context& context) {
   }
   // Before anything is read, so that a page is not made in vain.
   LY_ASSIGN_OR_RETURN(Sink sink, Sink::Make(args));
-  LY_ASSIGN_OR_RETURN(Reader reader, Reader::Make(context));
+  LY_ASSIGN_OR_RETURN(Reader reader, Reader::Make(context, Beside::kTrace));
   ProgressView progress(context.err(), ProgressStyleOf(context), context.deps.clock);
   v1::ExportTimelineRequest request;
   request.set_max_slices(args.Int("--max-events"));

@@ -36,6 +36,7 @@ namespace v1 = ::libreyolo::profile::v1;
 constexpr size_t kChunkBytes = 512 * 1024;
 constexpr char kProfileName[] = "profile.json";
 constexpr char kSummaryName[] = "profile_summary.json";
+constexpr absl::string_view kTraceNames[] = {"profile_trace.json", "profile_trace.json.gz"};
 constexpr absl::string_view kImageSuffixes[] = {".jpg", ".jpeg", ".png", ".bmp", ".webp"};
 // Besides pictures: the dataset file, labels and lists, COCO annotations.
 constexpr absl::string_view kDatasetSuffixes[] = {".yaml", ".yml", ".txt", ".json"};
@@ -213,8 +214,21 @@ absl::Status NotFoundHere(const Reason& reason, const std::string& word) {
   return MakeError(reason, absl::StrCat("not found: ", word), {}, {{"path", word}});
 }
 
+absl::Status AddTraceBeside(const std::string& profile_path, v1::TraceRef& ref,
+                            std::vector<Content>& contents) {
+  for (const absl::string_view name : kTraceNames) {
+    const fs::path path = fs::path(profile_path).parent_path() / std::string(name);
+    if (!fs::is_regular_file(path)) continue;
+    LY_ASSIGN_OR_RETURN(Content trace, ContentOfFile(path.string(), reason::kProfileNotFound));
+    ref.set_sibling_trace_digest(trace.digest);
+    contents.push_back(std::move(trace));
+    break;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::TraceRef> UploadTrace(const Server& server, const std::string& word,
-                                         v1::TraceRef ref) {
+                                         Beside beside, v1::TraceRef ref) {
   std::vector<Content> contents;
   if (word == "-") {
     LY_ASSIGN_OR_RETURN(Content content, ContentOfStdin());
@@ -237,6 +251,9 @@ absl::StatusOr<v1::TraceRef> UploadTrace(const Server& server, const std::string
                           ContentOfFile(sibling_path.string(), reason::kProfileNotFound));
       ref.set_sibling_summary_digest(sibling.digest);
       contents.push_back(std::move(sibling));
+    }
+    if (beside == Beside::kTrace && name == kProfileName) {
+      LY_RETURN_IF_ERROR(AddTraceBeside(path, ref, contents));
     }
   }
   ref.set_blob_digest(contents[0].digest);
@@ -391,16 +408,16 @@ bool IsOwnPath(const std::string& word) {
 bool ExistsHere(const std::string& word) { return access(word.c_str(), F_OK) == 0; }
 
 absl::StatusOr<v1::TraceRef> ResolveTrace(const Server& server, const std::string& word,
-                                          const std::string& window) {
+                                          const std::string& window, Beside beside) {
   v1::TraceRef ref;
   ref.set_typed(word);
   ref.set_window(window);
-  if (word == "-") return UploadTrace(server, word, std::move(ref));
+  if (word == "-") return UploadTrace(server, word, beside, std::move(ref));
   if (!IsOwnPath(word)) {
     ref.set_name(word);
     return ref;
   }
-  if (!server.local) return UploadTrace(server, word, std::move(ref));
+  if (!server.local) return UploadTrace(server, word, beside, std::move(ref));
   const std::string path = CanonicalPath(word);
   if (path.empty()) return NotFoundHere(reason::kProfileNotFound, word);
   ref.set_local_path(path);
@@ -408,12 +425,12 @@ absl::StatusOr<v1::TraceRef> ResolveTrace(const Server& server, const std::strin
 }
 
 absl::StatusOr<v1::TraceRef> RetryTraceAsOwnFile(const Server& server, const std::string& word,
-                                                 const std::string& window) {
+                                                 const std::string& window, Beside beside) {
   if (!ExistsHere(word)) return NotFoundHere(reason::kProfileNotFound, word);
   v1::TraceRef ref;
   ref.set_typed(word);
   ref.set_window(window);
-  return UploadTrace(server, word, std::move(ref));
+  return UploadTrace(server, word, beside, std::move(ref));
 }
 
 absl::StatusOr<v1::InputRef> ResolveInput(const Server& server, const std::string& word,

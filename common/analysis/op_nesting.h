@@ -24,11 +24,17 @@ bool IsInNestingOrder(const std::vector<trace::OpRecord>& ops, size_t thread_cou
 // as `around`.
 //
 // The self time of an operation is its duration less what covers it. An operation that outlasts the
-// one it began in is nested all the same; what is left of it covers the next one around. So the
-// self times of a thread add up to the time that any operation covers.
+// one it began in is nested all the same. Up to kRoundingNs of that are the recorder's rounding and
+// nobody's time: `cover` takes them from the operation itself. What is left of a longer rest covers
+// the next one around. So the self times of a thread add up to the time that any operation covers,
+// less such rounding.
 template <typename Inside, typename Visit, typename Cover>
 void VisitNestedOps(const std::vector<trace::OpRecord>& ops, size_t thread_count, Inside inside,
                     Visit visit, Cover cover);
+
+// Chrome traces hold whole microseconds before Kineto of 2024: start and duration are cut off apart
+// from each other, so that an end can stand one microsecond late.
+inline constexpr int64_t kRoundingNs = 1000;
 
 // ---- implementation ----
 
@@ -55,9 +61,13 @@ void VisitNestedOps(const std::vector<trace::OpRecord>& ops, size_t thread_count
   for (const trace::OpRecord& op : in_order ? ops : sorted) {
     if (!inside(op.start_ns)) continue;
     std::vector<Open>& open = threads[op.thread];
-    const int64_t end = op.start_ns + op.duration_ns;
+    int64_t end = op.start_ns + op.duration_ns;
     while (!open.empty() && open.back().end_ns <= op.start_ns) open.pop_back();
     const auto token = visit(op);
+    if (!open.empty() && end > open.back().end_ns && end - open.back().end_ns <= kRoundingNs) {
+      cover(token, end - open.back().end_ns);
+      end = open.back().end_ns;
+    }
     int64_t from = op.start_ns;
     for (size_t i = open.size(); i > 0 && from < end; --i) {
       const int64_t until = end < open[i - 1].end_ns ? end : open[i - 1].end_ns;

@@ -156,6 +156,11 @@ class CommandTest(TimelineTest):
         told = json.loads(self.timeline("profile.json", "--json").stdout)
         self.assertTrue(told["has_trace"])
         self.assertGreater(told["events"], 100)
+        served = f"unix:{self.scratch}/served.sock"
+        self.start_daemon()
+        for name, word in (("near", "profile.json"), ("far", self.workspace / "profile.json")):
+            told_remote = json.loads(self.timeline(word, "-o", f"{name}.html", "--json", "--server", served).stdout)
+            self.assertEqual(told_remote["events"], told["events"])
         os.remove(self.workspace / "profile_trace.json")
         result = self.timeline("profile.json", "-o", "alone.html")
         self.assertIn("note: ", result.stderr)

@@ -160,10 +160,14 @@ absl::StatusOr<analysis::Profile> ProfileReader::LoadFresh(const v1::TraceRef& r
   return loaded;
 }
 
-std::string ProfileReader::TraceBeside(const v1::TraceRef& ref, const std::string& profile_path,
+std::string ProfileReader::TraceBeside(const v1::TraceRef& ref, const Caller& caller,
+                                       const std::string& profile_path,
                                        const analysis::Profile& profile) {
   namespace fs = std::filesystem;
-  if (ref.ref_case() == v1::TraceRef::kBlobDigest) return "";  // uploaded alone
+  if (ref.ref_case() == v1::TraceRef::kBlobDigest) {
+    const bool is_sent = uploads_.Owns(caller.principal, ref.sibling_trace_digest());
+    return is_sent ? blobs_.Path(ref.sibling_trace_digest()) : "";
+  }
   std::vector<std::string> names = {"profile_trace.json", "profile_trace.json.gz"};
   if (profile.trace.has_value()) {
     const std::string named = fs::path(*profile.trace).filename().string();
@@ -193,7 +197,7 @@ absl::StatusOr<ProfileReader::WithTrace> ProfileReader::LoadWithTrace(const v1::
   options.keep_trace = &out.trace;
   LY_ASSIGN_OR_RETURN(out.profile, LoadFresh(ref, caller, path, options));
   if (out.trace.has_value()) return out;
-  const std::string beside = TraceBeside(ref, path, out.profile);
+  const std::string beside = TraceBeside(ref, caller, path, out.profile);
   if (beside.empty()) {
     const int64_t trials = out.profile.img_per_s_n.value_or(1);
     out.notes.push_back(

@@ -57,8 +57,8 @@ class ProfileReader {
                                               const Caller& caller, const std::string& path,
                                               const analysis::LoadOptions& options);
   // The trace that a profile's folder holds: absolute path, or empty.
-  std::string TraceBeside(const profile::v1::TraceRef& ref, const std::string& profile_path,
-                          const analysis::Profile& profile);
+  std::string TraceBeside(const profile::v1::TraceRef& ref, const Caller& caller,
+                          const std::string& profile_path, const analysis::Profile& profile);
 
   const Layout& layout_;
   const BlobStore& blobs_;
