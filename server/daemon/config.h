@@ -1,4 +1,5 @@
-// How a daemon is set up, from its command line.
+// How a daemon is set up: by flags, by a configuration file, by defaults, in that order. Which flag
+// and which field of the file set which member, settings.h tells.
 #pragma once
 
 #include <string>
@@ -13,7 +14,9 @@ namespace libreyolo::daemon {
 
 struct Config {
   std::string listen;     // "unix:PATH", "127.0.0.1:7430"
-  std::string state_dir;  // index, logs, blobs
+  std::string store;      // as given
+  std::string state;      // local: as given
+  std::string state_dir;  // one of the two: index, logs, blobs
   bool local = false;     // one user's daemon for one folder; ends when idle
   std::string workspace;  // local: that folder; else <state>/workspaces
   absl::Duration idle_timeout = absl::Minutes(15);  // local only
@@ -41,8 +44,15 @@ struct Config {
   bool has_users() const { return !users_path.empty() || !tls.client_ca.empty(); }
 };
 
-// Parses argv. InvalidArgument with what is wrong; `*show` is set to a text for --help and
-// --version instead.
-absl::StatusOr<Config> ParseCommandLine(int argc, char** argv, std::string* show);
+// What a command line asks for.
+struct CommandLine {
+  Config config;
+  std::string show;         // for --help, --version and --check-config: print this and end
+  bool check_only = false;  // --check-config: `show` holds if the daemon could start
+};
+
+// Parses argv and the file that it may name. InvalidArgument with what is wrong, where, and the way
+// out.
+absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv);
 
 }  // namespace libreyolo::daemon

@@ -376,6 +376,16 @@ absl::Status Daemon::Run() {
 
 }  // namespace
 
+absl::Status CheckStart(const Config& config) {
+  LY_RETURN_IF_ERROR(CheckAddress(config.listen, !config.tls.certificate.empty()));
+  if (!config.users_path.empty()) LY_RETURN_IF_ERROR(UserFile::Open(config.users_path).status());
+  if (!config.tls.certificate.empty()) {
+    LY_RETURN_IF_ERROR(
+        MakeTlsCredentials(config.tls, /*require_certificate=*/config.users_path.empty()).status());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunDaemon(const Config& config) {
   LY_RETURN_IF_ERROR(MakeDirectories(config.state_dir, 0700));
   Daemon daemon(config);

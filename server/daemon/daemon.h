@@ -10,6 +10,10 @@ namespace libreyolo::daemon {
 // use the first.
 inline constexpr int kExitAlreadyRunning = 75;
 
+// What RunDaemon would refuse before it changes anything: the address, the files of TLS and users.
+// InvalidArgument says what is wrong with which.
+absl::Status CheckStart(const Config& config);
+
 // Runs until SIGTERM, SIGINT or (local) idleness. OK after an orderly end; AlreadyExists when
 // another daemon holds the store or the address; other errors say why it could not start.
 absl::Status RunDaemon(const Config& config);

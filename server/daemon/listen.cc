@@ -29,11 +29,6 @@ bool IsLoopback(const std::string& host) {
 }
 
 absl::StatusOr<ListenAddress> ClaimSocket(const std::string& path) {
-  if (path.empty() || path.size() > kMaxSocketPath) {
-    return absl::InvalidArgumentError(absl::StrCat("the socket path has ", path.size(),
-                                                   " bytes; 1 to ", kMaxSocketPath,
-                                                   " are possible: ", path));
-  }
   ListenAddress address;
   address.grpc = absl::StrCat("unix:", path);
   LY_ASSIGN_OR_RETURN(address.lock,
@@ -70,25 +65,47 @@ absl::StatusOr<UniqueFd> LockFile(const std::string& path, const std::string& wh
   return fd;
 }
 
-absl::StatusOr<ListenAddress> ClaimAddress(const std::string& listen, bool has_tls) {
-  absl::string_view rest = listen;
-  if (absl::ConsumePrefix(&rest, "unix:")) return ClaimSocket(std::string(rest));
-  const size_t colon = listen.rfind(':');
-  int port = 0;
-  if (colon == std::string::npos || !absl::SimpleAtoi(listen.substr(colon + 1), &port) ||
-      port < 0 || port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--listen takes unix:PATH or HOST:PORT, not \"", listen, "\""));
+absl::StatusOr<HostPort> ParseHostPort(const std::string& text, const std::string& flag) {
+  const size_t colon = text.rfind(':');
+  HostPort out;
+  if (colon == std::string::npos || colon == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " takes HOST:PORT, such as 127.0.0.1:7430, or unix:PATH, not \"", text, "\""));
   }
-  std::string host = listen.substr(0, colon);
-  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]"))
-    host = host.substr(1, host.size() - 2);
-  if (!has_tls && !IsLoopback(host)) {
+  if (!absl::SimpleAtoi(text.substr(colon + 1), &out.port) || out.port < 0 || out.port > 65535) {
     return absl::InvalidArgumentError(
-        absl::StrCat("plain TCP is refused on ", host,
+        absl::StrCat(flag, " ", text, ": \"", text.substr(colon + 1),
+                     "\" is no port; give one from 1 to 65535, or 0 for any that is free"));
+  }
+  out.host = text.substr(0, colon);
+  if (absl::StartsWith(out.host, "[") && absl::EndsWith(out.host, "]"))
+    out.host = out.host.substr(1, out.host.size() - 2);
+  out.is_loopback = IsLoopback(out.host);
+  return out;
+}
+
+absl::Status CheckAddress(const std::string& listen, bool has_tls) {
+  absl::string_view path = listen;
+  if (absl::ConsumePrefix(&path, "unix:")) {
+    if (!path.empty() && path.size() <= kMaxSocketPath) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--listen ", listen, ": the socket's path has ", path.size(), " bytes, and 1 to ",
+        kMaxSocketPath, " are possible; take one in a folder with a short name, such as /run"));
+  }
+  LY_ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(listen, "--listen"));
+  if (!has_tls && !address.is_loopback) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("plain TCP is refused on ", address.host,
                      ": anybody could read and run jobs there. Give --tls-cert, --tls-key and "
                      "--tokens, or listen on 127.0.0.1 or a unix socket"));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ListenAddress> ClaimAddress(const std::string& listen, bool has_tls) {
+  LY_RETURN_IF_ERROR(CheckAddress(listen, has_tls));
+  absl::string_view rest = listen;
+  if (absl::ConsumePrefix(&rest, "unix:")) return ClaimSocket(std::string(rest));
   ListenAddress address;
   address.grpc = listen;
   return address;

@@ -19,6 +19,18 @@ struct ListenAddress {
   UniqueFd lock;     // of a unix socket, beside it
 };
 
+struct HostPort {
+  std::string host;  // without brackets
+  int port = 0;
+  bool is_loopback = false;  // no network reaches it
+};
+
+// "HOST:PORT" or "[V6]:PORT". InvalidArgument names `flag`.
+absl::StatusOr<HostPort> ParseHostPort(const std::string& text, const std::string& flag);
+
+// What ClaimAddress would refuse for its text alone. InvalidArgument.
+absl::Status CheckAddress(const std::string& listen, bool has_tls);
+
 // InvalidArgument for an address that is none, or plain TCP (`has_tls` false) off loopback;
 // AlreadyExists when somebody listens there. A socket file that a dead daemon left is removed.
 absl::StatusOr<ListenAddress> ClaimAddress(const std::string& listen, bool has_tls);

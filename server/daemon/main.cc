@@ -34,13 +34,17 @@ int main(int argc, char** argv) {
   signal(SIGHUP, SIG_IGN);
   libreyolo::daemon::AllowTls13Only();
 
-  std::string show;
-  const auto config = libreyolo::daemon::ParseCommandLine(argc, argv, &show);
-  if (!show.empty()) {
-    std::fputs(show.c_str(), stdout);
+  const auto line = libreyolo::daemon::ParseCommandLine(argc, argv);
+  if (!line.ok()) return Fail(line.status(), kExitUsage);
+  const libreyolo::daemon::Config* const config = &line->config;
+  if (line->check_only) {
+    const absl::Status usable = libreyolo::daemon::CheckStart(*config);
+    if (!usable.ok()) return Fail(usable, kExitUsage);
+  }
+  if (!line->show.empty()) {
+    std::fputs(line->show.c_str(), stdout);
     return 0;
   }
-  if (!config.ok()) return Fail(config.status(), kExitUsage);
   if (!config->log_path.empty()) {
     if (const auto made = libreyolo::MakeDirectories(config->state_dir, 0700); !made.ok()) {
       return Fail(made, kExitFailed);
