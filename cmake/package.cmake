@@ -4,7 +4,7 @@ set(_units ${CMAKE_SOURCE_DIR}/deploy/systemd)
 install(FILES ${_units}/libreyolod.service DESTINATION lib/systemd/system)
 install(FILES ${_units}/libreyolod.sysusers DESTINATION lib/sysusers.d RENAME libreyolod.conf)
 install(FILES ${_units}/libreyolod.tmpfiles DESTINATION lib/tmpfiles.d RENAME libreyolod.conf)
-install(FILES ${_units}/libreyolod.default DESTINATION ${CMAKE_INSTALL_DATADIR}/libreyolod)
+install(FILES ${_units}/libreyolod.default ${_units}/libreyolod.textproto DESTINATION ${CMAKE_INSTALL_DATADIR}/libreyolod)
 
 # The manual pages are made from the client's own table, so they need both executables.
 if(TARGET libreyolo AND TARGET libreyolod)

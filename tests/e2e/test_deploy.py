@@ -53,7 +53,6 @@ class UnitsTest(support.ClientTest):
         known = set(re.findall(r"--[a-z-]+", run(support.BIN / "libreyolod", "--help").stdout))
         service = (DEPLOY / "systemd/libreyolod.service").read_text()
         texts = [service[service.index("ExecStart="):service.index("RuntimeDirectory=")],
-                 (DEPLOY / "systemd/libreyolod.default").read_text(),
                  *re.findall(r'CMD (\[.*\])', (DEPLOY / "docker/server.Dockerfile").read_text())]
         for path in ("docker/compose.yaml", "kubernetes/daemonset.yaml"):
             texts.append("\n".join(re.findall(r"^ *- (--.*)$", (DEPLOY / path).read_text(), re.MULTILINE)))
@@ -61,6 +60,74 @@ class UnitsTest(support.ClientTest):
             used = set(re.findall(r"--[a-z-]+", text))
             self.assertTrue(used)
             self.assertEqual(used - known, set())
+
+
+class SettingsFileTest(support.ClientTest):
+    FILE = DEPLOY / "systemd/libreyolod.textproto"
+
+    def listing(self, path, **env):
+        """What --check-config says would hold, by name; the values of a setting in order."""
+        done = run(support.BIN / "libreyolod", "--check-config", "--config", path,
+                   env={"PATH": os.environ["PATH"], "HOME": "/var/lib/libreyolod", **env})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        values = {}
+        for line in done.stdout.splitlines():
+            name, value = re.match(r"(\w+): (.*)  # ", line).groups()
+            values.setdefault(name, []).append(value)
+        return values
+
+    def test_it_is_what_the_daemon_says(self):
+        done = run("python3", "-B", ROOT / "scripts/gen_config.py", support.BIN, "--check")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_its_comments_hold_the_real_defaults(self):
+        text = self.FILE.read_text()
+        spelled = self.scratch / "spelled.textproto"
+        spelled.write_text(re.sub(r"^#(?=\w)", "", text, flags=re.MULTILINE)
+                           .replace("/usr/bin/libreyolo-worker", str(support.BIN / "libreyolo-worker")))
+        self.assertGreater(spelled.read_text().count("\n"), text.count("\n#") // 3)
+        self.assertNotEqual(spelled.read_text(), text)
+        self.assertEqual(self.listing(spelled), self.listing(self.FILE))
+
+    def test_what_is_checked_is_what_is_served(self):
+        config = self.scratch / "d.textproto"
+        config.write_text(f'listen: "unix:{self.scratch}/file.sock"\nstore: "{self.scratch}/store"\n'
+                          f'lock_dir: "{self.scratch}"\nsocket_mode: "660"\n')
+        self.assertEqual(self.listing(config)["socket_mode"], ['"660"'])
+        self.assertFalse((self.scratch / "store").exists())
+        # The flag wins: the socket is where the flag says.
+        daemon = self.start_daemon_of(config, "--listen", f"unix:{self.scratch}/flag.sock")
+        self.assertIn("flag.sock", daemon)
+        self.assertTrue((self.scratch / "store").is_dir())
+        self.assertEqual((self.scratch / "flag.sock").stat().st_mode & 0o777, 0o660)
+
+    def start_daemon_of(self, config, *flags):
+        daemon = subprocess.Popen([support.BIN / "libreyolod", "--config", config, *flags], env=self.env,
+                                  stderr=subprocess.PIPE, text=True)
+        self.daemons.append(daemon)
+        for line in daemon.stderr:
+            if "listening" in line:
+                return line
+        raise AssertionError("the daemon did not start")
+
+    def test_a_bad_file_is_refused_with_its_place(self):
+        config = self.scratch / "d.textproto"
+        config.write_text('listen: "unix:/x"\nstor: "/y"\n')
+        for words in ([], ["--check-config"]):
+            done = run(support.BIN / "libreyolod", "--config", config, *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertEqual(done.stderr, f'libreyolod: {config}:2:5: no setting is called "stor"; the nearest is "store"\n')
+
+    def test_files_that_it_names_are_checked(self):
+        config = self.scratch / "d.textproto"
+        tokens = self.scratch / "tokens"
+        tokens.write_text("alice\n")
+        tokens.chmod(0o600)
+        config.write_text(f'listen: "127.0.0.1:0"\nstore: "{self.scratch}/store"\ntokens: "{tokens}"\n')
+        done = run(support.BIN / "libreyolod", "--config", config, "--check-config")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn(f"{tokens}", done.stderr)
+        self.assertIn("line 1", done.stderr)
 
 
 class ManifestsTest(unittest.TestCase):
@@ -163,7 +230,7 @@ class PackagesTest(support.ScriptedTest):
         for name in ("postinst", "prerm", "postrm"):
             self.assertIn(name, scripts)
         for path in ("usr/lib/systemd/system/libreyolod.service", "usr/lib/sysusers.d/libreyolod.conf",
-                     "usr/lib/tmpfiles.d/libreyolod.conf", "usr/share/bash-completion/completions/libreyolo",
+                     "usr/lib/tmpfiles.d/libreyolod.conf", "usr/share/libreyolod/libreyolod.textproto", "usr/share/bash-completion/completions/libreyolo",
                      "usr/share/zsh/site-functions/_libreyolo", "usr/share/fish/vendor_completions.d/libreyolo.fish",
                      "usr/share/man/man1/libreyolo-profile-infer.1", "usr/share/man/man8/libreyolod.8"):
             self.assertTrue((root / path).exists(), path)
