@@ -62,6 +62,7 @@ void FillPlan(const WorkerPlan& plan, pb::Plan& out) {
   out.set_on_contention(job::Name(plan.on_contention));
   out.set_datasets_dir(plan.datasets_dir);
   out.set_cache_dir(plan.cache_dir);
+  for (const std::string& root : plan.data_roots) out.add_data_roots(root);
 }
 
 WorkerPlan ReadPlan(const pb::Plan& in) {
@@ -96,6 +97,7 @@ WorkerPlan ReadPlan(const pb::Plan& in) {
   }
   plan.datasets_dir = in.datasets_dir();
   plan.cache_dir = in.cache_dir();
+  plan.data_roots.assign(in.data_roots().begin(), in.data_roots().end());
   return plan;
 }
 

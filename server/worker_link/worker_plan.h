@@ -45,6 +45,8 @@ struct WorkerPlan {
   job::OnContention on_contention = job::OnContention::kWarn;
   std::string datasets_dir;  // training: where a dataset file's relative `path` is looked for first
   std::string cache_dir;     // training: where the built-in dataset is made
+  // Below these the files of the source must lie; empty: anywhere.
+  std::vector<std::string> data_roots;
 };
 
 // Messages of a worker.

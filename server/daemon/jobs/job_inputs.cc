@@ -33,6 +33,15 @@ absl::Status OwnerOnly(const job::InputRef& ref, bool local_owner) {
                    {"upload the file, or put it into the workspace and name it from there"});
 }
 
+// The file itself under another name, which no link leads out of the folder from.
+absl::Status PlaceFile(const std::string& content, const std::string& name) {
+  if (link(content.c_str(), name.c_str()) == 0 || errno == EEXIST) return absl::OkStatus();
+  // A file system without hard links, or one that has given out as many as it can.
+  std::error_code error;
+  std::filesystem::copy_file(content, name, error);
+  return error ? ErrnoStatus(error.value(), "copy an upload to", name) : absl::OkStatus();
+}
+
 // The dataset file among the uploaded ones, relative to the folder that they came from.
 absl::StatusOr<std::string> DatasetFileOfUpload(const job::InputRef& data) {
   std::string found;
@@ -200,8 +209,7 @@ absl::StatusOr<std::vector<std::string>> JobInputs::LinkBlobs(const job::JobSpec
                                  ? absl::StrCat(input_dir, "/", blob.name)
                                  : absl::StrCat(input_dir, "/", i, "-", blob.name);
     LY_RETURN_IF_ERROR(MakeDirectories(std::filesystem::path(link).parent_path().string(), 0700));
-    if (symlink(content.c_str(), link.c_str()) != 0 && errno != EEXIST)
-      return ErrnoStatus(errno, "link", link);
+    LY_RETURN_IF_ERROR(PlaceFile(content, link));
     paths.push_back(link);
   }
   return paths;
@@ -224,6 +232,31 @@ absl::StatusOr<std::vector<std::string>> JobInputs::FetchSource(
                         FetchDataset(found, settings_.hub_token, cancelled, progress));
   }
   return std::vector<std::string>{found.yaml_path};
+}
+
+absl::StatusOr<std::vector<std::string>> JobInputs::DataRoots(
+    const job::JobSpec& spec, const std::string& input_dir,
+    const std::vector<std::string>& paths) const {
+  std::vector<std::string> roots;
+  if (layout_.config().local || paths.empty() || spec.source.kind == Kind::kLocal) return roots;
+  if (spec.source.kind == Kind::kBlobs) {
+    roots.push_back(input_dir);
+  } else {
+    if (!settings_.confine_workspaces) return roots;
+    LY_ASSIGN_OR_RETURN(const std::string workspace, layout_.WorkspaceRoot(spec.workspace));
+    std::error_code error;
+    const std::string real = std::filesystem::canonical(workspace, error).string();
+    const bool is_own = absl::StartsWith(paths[0], workspace + "/") ||
+                        (!error && absl::StartsWith(paths[0], real + "/")) ||
+                        paths[0] == workspace || paths[0] == real;
+    if (!is_own) return roots;
+    roots.push_back(workspace);
+  }
+  // Which anybody may name anyway.
+  if (spec.mode == job::Mode::kTrain) {
+    roots.insert(roots.end(), settings_.datasets_folders.begin(), settings_.datasets_folders.end());
+  }
+  return roots;
 }
 
 }  // namespace libreyolo::daemon

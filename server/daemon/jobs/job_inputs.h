@@ -24,6 +24,9 @@ struct InputSettings {
   std::string cache_dir;
   std::string hub_base_url;
   std::string hub_token;
+  // Users are told apart: what one of them has in a workspace may name files of that workspace and
+  // of the datasets folders alone.
+  bool confine_workspaces = false;
 };
 
 class JobInputs : public JobPreflight {
@@ -48,6 +51,12 @@ class JobInputs : public JobPreflight {
                                                        const std::string& input_dir,
                                                        const std::atomic<bool>& cancelled,
                                                        const DownloadProgress& progress) const;
+  // Below which folders the files of `paths`, which FetchSource gave, must lie; none: anywhere.
+  // What the admin put into a datasets folder, and what a local daemon's owner names, may lie
+  // anywhere.
+  absl::StatusOr<std::vector<std::string>> DataRoots(const job::JobSpec& spec,
+                                                     const std::string& input_dir,
+                                                     const std::vector<std::string>& paths) const;
   const InputSettings& settings() const { return settings_; }
 
  private:

@@ -82,6 +82,8 @@ absl::StatusOr<worker_link::WorkerPlan> StoreSteps::Prepare(const JobPlace& plac
                                           [&](int64_t done, int64_t total) {
                                             progress("fetching the dataset", done, total);
                                           }));
+  LY_ASSIGN_OR_RETURN(plan.data_roots,
+                      inputs_.DataRoots(spec, layout_.InputDir(place.job_id), plan.source_paths));
   plan.batch = spec.batch;
   plan.imgsz = spec.imgsz;
   plan.warmup = spec.warmup;

@@ -28,11 +28,14 @@ struct ReadResult {
   bool is_readable = false;
   int skipped_label_count = 0;
   std::string problem;
+  absl::Status refused;  // a link that leads over the fence
 };
 
-void ReadLabels(const std::string& image_path, const DatasetOptions& options, int class_count,
-                ReadResult& result) {
+void ReadLabels(const std::string& image_path, const Fence& fence, const DatasetOptions& options,
+                int class_count, ReadResult& result) {
   const std::string path = LabelPathOf(image_path);
+  result.refused = fence.Check(path);
+  if (!result.refused.ok()) return;
   const absl::StatusOr<std::string> text = ReadFile(path, kMaxLabelBytes);
   if (absl::IsNotFound(text.status())) return;  // a background picture
   if (!text.ok()) {
@@ -50,7 +53,7 @@ void ReadLabels(const std::string& image_path, const DatasetOptions& options, in
   if (labels.skipped_count > 0) result.problem = absl::StrCat(path, ": ", labels.first_problem);
 }
 
-ReadResult ReadItem(ImageDecoder& decoder, const std::string& image_path,
+ReadResult ReadItem(ImageDecoder& decoder, const std::string& image_path, const Fence& fence,
                     const DatasetOptions& options, int class_count) {
   ReadResult result;
   result.item.image_path = image_path;
@@ -61,18 +64,18 @@ ReadResult ReadItem(ImageDecoder& decoder, const std::string& image_path,
   }
   result.is_readable = true;
   result.item.size = *size;
-  ReadLabels(image_path, options, class_count, result);
+  ReadLabels(image_path, fence, options, class_count, result);
   return result;
 }
 
-std::vector<ReadResult> ReadItems(const std::vector<std::string>& paths,
+std::vector<ReadResult> ReadItems(const std::vector<std::string>& paths, const Fence& fence,
                                   const DatasetOptions& options, int class_count) {
   std::vector<ReadResult> results(paths.size());
   std::atomic<size_t> next{0};
   const auto read = [&] {
     ImageDecoder decoder;
     for (size_t i = next++; i < paths.size(); i = next++) {
-      results[i] = ReadItem(decoder, paths[i], options, class_count);
+      results[i] = ReadItem(decoder, paths[i], fence, options, class_count);
     }
   };
   const size_t reader_count = std::min<size_t>(
@@ -105,9 +108,10 @@ absl::Status NoImages(const DatasetConfig& config, const DatasetProblems& proble
 
 absl::Status LoadTextLabels(const DatasetConfig& config, const DatasetOptions& options,
                             Dataset& dataset) {
-  LY_ASSIGN_OR_RETURN(const ImageFiles files, FindImages(config.root, config.train));
+  LY_ASSIGN_OR_RETURN(const ImageFiles files, FindImages(config.root, config.train, config.fence));
   dataset.problems.unsupported_image_count = files.unsupported_count;
-  for (ReadResult& result : ReadItems(files.paths, options, dataset.class_count)) {
+  for (ReadResult& result : ReadItems(files.paths, config.fence, options, dataset.class_count)) {
+    LY_RETURN_IF_ERROR(result.refused);
     AddExample(result.problem, dataset.problems);
     dataset.problems.skipped_label_count += result.skipped_label_count;
     if (result.is_readable) {
@@ -127,6 +131,7 @@ absl::Status LoadCoco(const DatasetConfig& config, const DatasetOptions& options
   for (const CocoImage& image : images) {
     DatasetItem item;
     item.image_path = (folder / image.file_name).lexically_normal().string();
+    LY_RETURN_IF_ERROR(config.fence.Check(item.image_path, image.file_name));
     item.size = image.size;
     const float ratio =
         static_cast<float>(FitRatio(image.size, options.input_width, options.input_height));

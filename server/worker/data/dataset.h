@@ -51,6 +51,7 @@ double FitRatio(const ImageSize& size, int input_width, int input_height);
 ImageSize ScaledSize(const ImageSize& size, int input_width, int input_height);
 
 // Reads the train split: lists its pictures, opens each header, reads each label file.
+//   PATH_REFUSED       a file leads over the config's fence
 //   DATASET_INVALID    no usable picture; a list, folder or annotation file that cannot be read
 //   DATASET_NOT_FOUND  an annotation file that is missing
 absl::StatusOr<Dataset> LoadTrainSplit(const DatasetConfig& config, const DatasetOptions& options);

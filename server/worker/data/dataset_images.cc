@@ -52,7 +52,7 @@ absl::Status Unreadable(const fs::path& path, absl::string_view what) {
                    absl::StrCat("cannot read ", path.string(), ": ", what));
 }
 
-absl::Status AddFolder(const fs::path& folder, ImageFiles& files) {
+absl::Status AddFolder(const fs::path& folder, const Fence& fence, ImageFiles& files) {
   std::vector<std::string> found;
   std::error_code error;
   fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied,
@@ -60,6 +60,7 @@ absl::Status AddFolder(const fs::path& folder, ImageFiles& files) {
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     std::error_code entry_error;
     if (!entry->is_regular_file(entry_error)) continue;
+    LY_RETURN_IF_ERROR(fence.Check(entry->path().string()));
     Add(entry->path(), found, files.unsupported_count);
   }
   if (error) return Unreadable(folder, error.message());
@@ -68,14 +69,16 @@ absl::Status AddFolder(const fs::path& folder, ImageFiles& files) {
   return absl::OkStatus();
 }
 
-absl::Status AddList(const fs::path& list, ImageFiles& files) {
+absl::Status AddList(const fs::path& list, const Fence& fence, ImageFiles& files) {
   const absl::StatusOr<std::string> text = ReadFile(list.string(), kMaxListBytes);
   if (!text.ok()) return Unreadable(list, text.status().message());
   std::vector<std::string> found;
   for (absl::string_view line : absl::StrSplit(*text, '\n')) {
     line = absl::StripAsciiWhitespace(line);
     if (line.empty() || line[0] == '#') continue;
-    Add(list.parent_path() / std::string(line), found, files.unsupported_count);
+    const fs::path path = list.parent_path() / std::string(line);
+    LY_RETURN_IF_ERROR(fence.Check(path.lexically_normal().string(), std::string(line)));
+    Add(path, found, files.unsupported_count);
   }
   std::sort(found.begin(), found.end());
   files.paths.insert(files.paths.end(), found.begin(), found.end());
@@ -85,21 +88,22 @@ absl::Status AddList(const fs::path& list, ImageFiles& files) {
 }  // namespace
 
 absl::StatusOr<ImageFiles> FindImages(const std::string& root,
-                                      const std::vector<std::string>& entries) {
+                                      const std::vector<std::string>& entries, const Fence& fence) {
   ImageFiles files;
   std::error_code error;
   const fs::path base = fs::absolute(root, error);
   for (const std::string& entry : entries) {
     const fs::path path = (base / entry).lexically_normal();
+    LY_RETURN_IF_ERROR(fence.Check(path.string(), entry));
     const fs::file_status status = fs::status(path, error);
     if (!fs::exists(status)) {
       return MakeError(reason::kDatasetInvalid,
                        absl::StrCat("no such file or folder: ", path.string()));
     }
     if (fs::is_directory(status)) {
-      LY_RETURN_IF_ERROR(AddFolder(path, files));
+      LY_RETURN_IF_ERROR(AddFolder(path, fence, files));
     } else if (absl::AsciiStrToLower(path.extension().string()) == ".txt") {
-      LY_RETURN_IF_ERROR(AddList(path, files));
+      LY_RETURN_IF_ERROR(AddList(path, fence, files));
     } else {
       Add(path, files.paths, files.unsupported_count);
     }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/worker/data/fence.h"
 
 namespace libreyolo::data {
 
@@ -17,8 +18,10 @@ struct ImageFiles {
 // sorted by path), list files (.txt: one path a line, relative to the list's folder, sorted,
 // duplicates kept), pictures. Entries keep their order.
 //   DATASET_INVALID  an entry that does not exist or cannot be read
+//   PATH_REFUSED     an entry, a line of a list or a link leads over the fence
 absl::StatusOr<ImageFiles> FindImages(const std::string& root,
-                                      const std::vector<std::string>& entries);
+                                      const std::vector<std::string>& entries,
+                                      const Fence& fence = Fence());
 
 // Every path component `images` replaced by `labels` and the suffix by .txt; without such a
 // component the label file lies beside the picture.

@@ -192,11 +192,13 @@ absl::Status ReadAnnotations(const YAML::Node& tree, DatasetConfig& config) {
         return InvalidKey(config.yaml_path, node,
                           "with `annotations`, `train` must be one folder of images");
       }
+      LY_RETURN_IF_ERROR(config.fence.Check(config.train_annotations, written));
     }
   } else if (config.train.empty()) {
     const fs::path usual = fs::path(config.root) / kUsualAnnotations;
     if (fs::exists(usual, error)) {
       config.train_annotations = usual.string();
+      LY_RETURN_IF_ERROR(config.fence.Check(config.train_annotations));
       config.train.push_back("train2017");
     }
   }
@@ -204,12 +206,14 @@ absl::Status ReadAnnotations(const YAML::Node& tree, DatasetConfig& config) {
 }
 
 absl::StatusOr<DatasetConfig> ReadTree(const YAML::Node& tree, const std::string& yaml_path,
-                                       const std::string& datasets_folder) {
+                                       const std::string& datasets_folder, const Fence& fence) {
   if (!tree.IsMap()) return Invalid(yaml_path, "not a map of keys such as `train` and `names`");
   DatasetConfig config;
   config.yaml_path = yaml_path;
+  config.fence = fence;
   LY_ASSIGN_OR_RETURN(const std::string root, ReadText(tree["path"], "path", yaml_path));
   config.root = ResolveRoot(root, yaml_path, datasets_folder);
+  LY_RETURN_IF_ERROR(fence.Check(config.root, root));
   LY_ASSIGN_OR_RETURN(config.train, ReadTexts(tree["train"], "train", yaml_path));
   LY_ASSIGN_OR_RETURN(config.val, ReadTexts(tree["val"], "val", yaml_path));
   LY_ASSIGN_OR_RETURN(config.download, ReadText(tree["download"], "download", yaml_path));
@@ -221,13 +225,14 @@ absl::StatusOr<DatasetConfig> ReadTree(const YAML::Node& tree, const std::string
 }  // namespace
 
 absl::StatusOr<DatasetConfig> ParseDatasetYaml(absl::string_view text, const std::string& yaml_path,
-                                               const std::string& datasets_folder) {
+                                               const std::string& datasets_folder,
+                                               const Fence& fence) {
   if (static_cast<int64_t>(text.size()) > kMaxDatasetYamlBytes) {
     return Invalid(yaml_path, absl::StrCat("larger than ", kMaxDatasetYamlBytes, " bytes"));
   }
   LY_ASSIGN_OR_RETURN(const YAML::Node tree, ParseTree(text, yaml_path));
   try {
-    return ReadTree(tree, yaml_path, datasets_folder);
+    return ReadTree(tree, yaml_path, datasets_folder, fence);
   } catch (const YAML::Exception& error) {
     // Every access above looks first; what is left are yaml-cpp's own surprises.
     return Invalid(yaml_path, error.what());
@@ -235,13 +240,15 @@ absl::StatusOr<DatasetConfig> ParseDatasetYaml(absl::string_view text, const std
 }
 
 absl::StatusOr<DatasetConfig> ReadDatasetYaml(const std::string& yaml_path,
-                                              const std::string& datasets_folder) {
+                                              const std::string& datasets_folder,
+                                              const Fence& fence) {
+  LY_RETURN_IF_ERROR(fence.Check(yaml_path));
   absl::StatusOr<std::string> text = ReadFile(yaml_path, kMaxDatasetYamlBytes);
   if (absl::IsNotFound(text.status())) {
     return MakeError(reason::kDatasetNotFound, absl::StrCat("no dataset file ", yaml_path));
   }
   if (!text.ok()) return Invalid(yaml_path, text.status().message());
-  return ParseDatasetYaml(*text, yaml_path, datasets_folder);
+  return ParseDatasetYaml(*text, yaml_path, datasets_folder, fence);
 }
 
 }  // namespace libreyolo::data

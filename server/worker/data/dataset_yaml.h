@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
+#include "server/worker/data/fence.h"
 
 namespace libreyolo::data {
 
@@ -25,6 +26,7 @@ struct DatasetConfig {
   std::vector<std::string> class_names;  // class_count of them; gaps are called class_<i>
   std::string train_annotations;         // path of a COCO JSON file; empty: labels are text files
   std::string download;                  // as written; empty when absent
+  Fence fence;                           // where its files may lie
 };
 
 // Limits on what is read from outside.
@@ -37,10 +39,13 @@ inline constexpr int kMaxClassCount = 10'000;
 // empty) is searched first for a relative `path`, as the reference does.
 //   DATASET_INVALID  not YAML, over a limit, or a key of the wrong kind; the message names the line
 absl::StatusOr<DatasetConfig> ParseDatasetYaml(absl::string_view text, const std::string& yaml_path,
-                                               const std::string& datasets_folder);
+                                               const std::string& datasets_folder,
+                                               const Fence& fence = Fence());
 
+//   PATH_REFUSED       the file or its `path` leads over the fence
 //   DATASET_NOT_FOUND  there is no such file
 absl::StatusOr<DatasetConfig> ReadDatasetYaml(const std::string& yaml_path,
-                                              const std::string& datasets_folder);
+                                              const std::string& datasets_folder,
+                                              const Fence& fence = Fence());
 
 }  // namespace libreyolo::data

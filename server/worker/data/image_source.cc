@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
+#include "common/base/status_macros.h"
 
 namespace libreyolo::data {
 namespace {
@@ -39,7 +40,8 @@ absl::Status NothingAt(const std::string& path, int unsupported_count) {
 
 }  // namespace
 
-absl::StatusOr<ImageList> ListImages(const std::string& path) {
+absl::StatusOr<ImageList> ListImages(const std::string& path, const Fence& fence) {
+  LY_RETURN_IF_ERROR(fence.Check(path));
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status)) return NothingAt(path, 0);
@@ -54,6 +56,7 @@ absl::StatusOr<ImageList> ListImages(const std::string& path) {
     if (kind == SuffixKind::kUnsupported) {
       ++list.unsupported_count;
     } else {
+      LY_RETURN_IF_ERROR(fence.Check(entry->path().string()));
       list.paths.push_back(entry->path().string());
     }
   }

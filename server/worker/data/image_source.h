@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/worker/data/fence.h"
 
 namespace libreyolo::data {
 
@@ -19,7 +20,8 @@ struct ImageList {
 // A file is taken as it is, whatever its name. Of a folder: its direct children whose suffix is
 // that of a supported picture in any case, sorted by path, not those of its subfolders.
 //   SOURCE_NOT_FOUND  nothing there, or no such child: "no images found at: PATH"
-absl::StatusOr<ImageList> ListImages(const std::string& path);
+//   PATH_REFUSED      it, or a link among them, leads over the fence
+absl::StatusOr<ImageList> ListImages(const std::string& path, const Fence& fence = Fence());
 
 // The bundled sample: a JPEG of 640 x 480, part of the library (scripts/draw_sample_image.py drew
 // it). Valid for the life of the process.

@@ -63,7 +63,8 @@ absl::StatusOr<std::vector<std::string>> InferWorkload::FindImages() {
   std::vector<std::string> images;
   int unsupported_count = 0;
   for (const std::string& path : plan_.source_paths) {
-    LY_ASSIGN_OR_RETURN(data::ImageList list, data::ListImages(path));
+    LY_ASSIGN_OR_RETURN(data::ImageList list,
+                        data::ListImages(path, data::Fence(plan_.data_roots)));
     std::move(list.paths.begin(), list.paths.end(), std::back_inserter(images));
     unsupported_count += list.unsupported_count;
   }

@@ -126,8 +126,11 @@ absl::Status TrainWorkload::ReadDataset() {
   } else {
     yaml_path = plan_.source_paths[0];
   }
-  LY_ASSIGN_OR_RETURN(const data::DatasetConfig config,
-                      data::ReadDatasetYaml(yaml_path, plan_.datasets_dir));
+  LY_ASSIGN_OR_RETURN(
+      const data::DatasetConfig config,
+      data::ReadDatasetYaml(
+          yaml_path, plan_.datasets_dir,
+          plan_.source_paths.empty() ? data::Fence() : data::Fence(plan_.data_roots)));
   const int side = run_.result().imgsz;
   data::DatasetOptions options;
   options.input_width = options.input_height = side;
