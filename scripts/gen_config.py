@@ -33,6 +33,7 @@ EXAMPLES = {
     "tls_key": '"/etc/libreyolo/server.key"',
     "tls_client_ca": '"/etc/libreyolo/clients.crt"',
     "tokens": '"/etc/libreyolo/tokens"',
+    "socket_group": '"libreyolo"',
 }
 INTRODUCTION = """\
 # Settings of the service libreyolod, in protobuf's text format. Made by scripts/gen_config.py; edit your copy in

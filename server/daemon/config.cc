@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
+#include "server/daemon/access/user_file.h"
 #include "server/daemon/settings.h"
 #include "server/daemon/trace_limits.h"
 
@@ -82,15 +83,36 @@ absl::Status CheckAccess(const Config& config, const GivenSettings& given) {
     return refuse("--tls-key", " needs --tls-cert, the certificate that it belongs to");
   if (!tls.client_ca.empty() && tls.certificate.empty())
     return refuse("--tls-client-ca", " needs --tls-cert and --tls-key");
-  if (!tls.certificate.empty() && absl::StartsWith(config.listen, "unix:"))
+  const bool has_ports =
+      std::any_of(config.listen.begin(), config.listen.end(),
+                  [](const std::string& address) { return !absl::StartsWith(address, "unix:"); });
+  if (!tls.certificate.empty() && !has_ports)
     return refuse("--tls-cert", " is for a HOST:PORT; a unix socket has no TLS");
-  if (!tls.certificate.empty() && !config.has_users()) {
+  if (!tls.certificate.empty() && !config.has_credentials()) {
     return refuse("--tls-cert",
                   " alone would let anybody on the network run jobs: say who may come in with "
                   "--tokens or --tls-client-ca");
   }
   if (config.local && config.has_users())
-    return refuse("--local", " serves one user and takes no --tokens");
+    return refuse("--local",
+                  " serves one user and takes neither --tokens nor another --socket-mode");
+  if (config.local && has_ports) return refuse("--local", " listens on a unix socket");
+  if (config.admits_accounts() && has_ports && !config.has_credentials()) {
+    return refuse(
+        "--socket-mode",
+        " tells the accounts of this host apart, but whoever takes the HOST:PORT would be "
+        "admin: say who may come in there with --tokens or --tls-client-ca");
+  }
+  if (config.socket_role != "none" && !ParseRole(config.socket_role).has_value()) {
+    return refuse("--socket-role", absl::StrCat(" takes viewer, submitter, admin or none, not \"",
+                                                config.socket_role, "\""));
+  }
+  for (const auto& [flag, count] :
+       {std::pair("--max-connections", config.max_connections),
+        std::pair("--max-connections-per-peer", config.max_connections_per_peer)}) {
+    if (count < 1 || count > kMaxCount)
+      return refuse(flag, absl::StrCat(" takes 1 to ", kMaxCount, ", not ", count));
+  }
   return absl::OkStatus();
 }
 

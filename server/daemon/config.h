@@ -13,12 +13,12 @@
 namespace libreyolo::daemon {
 
 struct Config {
-  std::string listen;     // "unix:PATH", "127.0.0.1:7430"
-  std::string store;      // as given
-  std::string state;      // local: as given
-  std::string state_dir;  // one of the two: index, logs, blobs
-  bool local = false;     // one user's daemon for one folder; ends when idle
-  std::string workspace;  // local: that folder; else <state>/workspaces
+  std::vector<std::string> listen;  // "unix:PATH", "127.0.0.1:7430"
+  std::string store;                // as given
+  std::string state;                // local: as given
+  std::string state_dir;            // one of the two: index, logs, blobs
+  bool local = false;               // one user's daemon for one folder; ends when idle
+  std::string workspace;            // local: that folder; else <state>/workspaces
   absl::Duration idle_timeout = absl::Minutes(15);  // local only
   std::string worker_path;  // default: libreyolo-worker beside this executable
   std::string lock_dir;     // device locks; default: the system's lock folder
@@ -31,17 +31,25 @@ struct Config {
   absl::Duration heartbeat = absl::Seconds(60);
 
   bool worker_network = false;  // workers keep the host's network
-  unsigned socket_mode = 0600;  // of a unix socket
-  TlsFiles tls;                 // without a certificate: no TLS
-  std::string users_path;       // empty: nobody is told apart by a token
+  unsigned socket_mode = 0600;  // of unix sockets
+  std::string socket_group;
+  std::string socket_role = "submitter";  // a Role's name or "none"
+  int64_t max_connections = 1000;
+  int64_t max_connections_per_peer = 256;
+  TlsFiles tls;            // without a certificate: no TLS
+  std::string users_path;  // empty: nobody is told apart by a token
   // Of each user; 0: no limit. Defaults where users are told apart: 20 jobs, 50 GiB.
   int64_t max_queued_per_user = 0;
   int64_t max_stored_bytes_per_user = 0;
   int64_t max_upload_bytes = int64_t{4} << 30;  // of one file
   trace::ReadLimits trace_limits;
 
+  // There is a file of users, or an authority for their certificates.
+  bool has_credentials() const { return !users_path.empty() || !tls.client_ca.empty(); }
+  // Other accounts than its own reach its unix sockets.
+  bool admits_accounts() const { return socket_mode != 0600; }
   // Callers are told apart.
-  bool has_users() const { return !users_path.empty() || !tls.client_ca.empty(); }
+  bool has_users() const { return has_credentials() || admits_accounts(); }
 };
 
 // What a command line asks for.

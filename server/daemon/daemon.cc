@@ -1,12 +1,8 @@
 #include "server/daemon/daemon.h"
 
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/grpcpp.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +20,7 @@
 #include "common/rpc/parse_job_spec.h"
 #include "server/daemon/access/tls.h"
 #include "server/daemon/access/user_file.h"
+#include "server/daemon/api_server.h"
 #include "server/daemon/control_loop.h"
 #include "server/daemon/device/device_inventory.h"
 #include "server/daemon/device/device_pool.h"
@@ -49,16 +46,9 @@ namespace {
 
 namespace v1 = ::libreyolo::profile::v1;
 
-constexpr int kMaxMessageBytes = 1 << 20;
-constexpr int kMaxHeaderBytes = 16 << 10;
-constexpr int kMaxStreamsPerConnection = 128;
 constexpr unsigned kTraceThreads = 2;  // that parse one trace; more wait for the one that collects
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 constexpr absl::Duration kCallGrace = absl::Seconds(2);
-
-const char* const kServices[] = {
-    "libreyolo.profile.v1.JobService", "libreyolo.profile.v1.ProfileService",
-    "libreyolo.profile.v1.DeviceService", "libreyolo.profile.v1.ServerService"};
 
 // Everything that lives as long as the daemon, in the order in which it is built; destroyed the
 // other way round.
@@ -74,7 +64,8 @@ class Daemon {
         inputs_(
             layout_, blobs_, devices_,
             {config.weights_folders, config.datasets_folders, config.cache_dir, config.hub_base_url,
-             std::getenv("HF_TOKEN") == nullptr ? "" : std::getenv("HF_TOKEN")}),
+             std::getenv("HF_TOKEN") == nullptr ? "" : std::getenv("HF_TOKEN"),
+             config_.has_users()}),
         launcher_({config.worker_path, config.worker_network}, loop_) {}
 
   absl::Status Start();
@@ -84,7 +75,8 @@ class Daemon {
   absl::StatusOr<std::map<std::string, CommittedResult>> RecoverStore();
   absl::Status FindFinishedCommits(std::map<std::string, CommittedResult>& committed);
   absl::Status OpenGate();
-  absl::Status StartServer(const std::string& address);
+  absl::Status ClaimAddresses();
+  absl::Status StartServer();
   absl::Status SetCordon(bool cordoned);
   void BeginDrain();
   std::string CordonPath() const { return config_.state_dir + "/cordoned"; }
@@ -97,7 +89,7 @@ class Daemon {
   const Config config_;
   const Layout layout_;
   UniqueFd state_lock_;
-  ListenAddress address_;
+  std::vector<ListenAddress> addresses_;  // until the server has them
   SystemClock clock_;
   ControlLoop loop_;
   DeviceInventory devices_;
@@ -119,7 +111,7 @@ class Daemon {
   std::unique_ptr<ProfileService> profile_service_;
   std::unique_ptr<DeviceService> device_service_;
   std::unique_ptr<ServerService> server_service_;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ApiServer> server_;
   std::thread shutdown_;
   UniqueFd signals_;
   int signal_count_ = 0;
@@ -203,7 +195,7 @@ absl::Status Daemon::Start() {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   LY_ASSIGN_OR_RETURN(state_lock_, LockFile(config_.state_dir + "/lock",
                                             absl::StrCat("the store ", config_.state_dir)));
-  LY_ASSIGN_OR_RETURN(address_, ClaimAddress(config_.listen, !config_.tls.certificate.empty()));
+  LY_RETURN_IF_ERROR(ClaimAddresses());
   LY_RETURN_IF_ERROR(OpenGate());
   for (const char* folder : {"/job_logs", "/blobs", "/inputs"}) {
     LY_RETURN_IF_ERROR(MakeDirectories(config_.state_dir + folder, 0700));
@@ -245,62 +237,50 @@ absl::Status Daemon::Start() {
       *gate_, loop_, *pool_, devices_, *jobs_, FixedCapabilities(),
       [this](bool cordoned) { return SetCordon(cordoned); }, [this] { BeginDrain(); }});
   WatchSignals();
-  return StartServer(address_.grpc);
+  return StartServer();
+}
+
+absl::Status Daemon::ClaimAddresses() {
+  for (const std::string& listen : config_.listen) {
+    LY_ASSIGN_OR_RETURN(ListenAddress address,
+                        ClaimAddress(listen, !config_.tls.certificate.empty(),
+                                     {config_.socket_mode, config_.socket_group}));
+    addresses_.push_back(std::move(address));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Daemon::OpenGate() {
   if (!config_.users_path.empty()) {
     LY_ASSIGN_OR_RETURN(users_, UserFile::Open(config_.users_path));
   }
-  gate_ = std::make_unique<CallGate>(
-      CallGate::Config{config_.local, BuildId(), users_.get(), !config_.tls.client_ca.empty()});
+  AccountPolicy accounts{geteuid(), std::nullopt};
+  if (config_.admits_accounts()) accounts.others = ParseRole(config_.socket_role);
+  gate_ = std::make_unique<CallGate>(CallGate::Config{config_.local, BuildId(), users_.get(),
+                                                      !config_.tls.client_ca.empty(), accounts});
   return absl::OkStatus();
 }
 
-absl::Status Daemon::StartServer(const std::string& address) {
-  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
-  if (!config_.tls.certificate.empty()) {
-    // Without tokens a certificate is the only way in, and the handshake is the place to say so.
-    LY_ASSIGN_OR_RETURN(credentials,
-                        MakeTlsCredentials(config_.tls, /*require_certificate=*/users_ == nullptr));
+absl::Status Daemon::StartServer() {
+  ApiServer::Options options;
+  options.addresses = std::move(addresses_);
+  options.tls = config_.tls;
+  // Without tokens a certificate is the only way in, and the handshake is the place to say so.
+  options.require_certificate = users_ == nullptr;
+  // Who is not let in needs no list of what there is.
+  options.reflection = !config_.has_users();
+  options.local = config_.local;
+  options.connections = {static_cast<int>(config_.max_connections),
+                         static_cast<int>(config_.max_connections_per_peer)};
+  LY_ASSIGN_OR_RETURN(server_, ApiServer::Start(std::move(options),
+                                                {job_service_.get(), profile_service_.get(),
+                                                 device_service_.get(), server_service_.get()}));
+  for (const std::string& address : server_->addresses()) {
+    LogInfo("listening", {{"address", address},
+                          {"build", BuildId()},
+                          {"pid", getpid()},
+                          {"store", config_.state_dir}});
   }
-  grpc::EnableDefaultHealthCheckService(true);
-  // Who is not let in needs no list of what there is; reflection asks nobody who calls.
-  if (!config_.has_users()) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  grpc::ServerBuilder builder;
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  int port = 0;
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxHeaderBytes);
-  // No call of ours is compressed, and a small one could grow large before its size is looked at.
-  for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP})
-    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
-  builder.AddListeningPort(address, credentials, &port);
-  builder.RegisterService(job_service_.get());
-  builder.RegisterService(profile_service_.get());
-  builder.RegisterService(device_service_.get());
-  builder.RegisterService(server_service_.get());
-  // Nobody but its user gets to the socket, from its first moment; no other thread makes files yet.
-  const mode_t before = umask(0177);
-  server_ = builder.BuildAndStart();
-  umask(before);
-  if (server_ == nullptr || port == 0) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("cannot listen on ", address, ": it is in use or not allowed"));
-  }
-  if (absl::StartsWith(address, "unix:") &&
-      chmod(address.substr(5).c_str(), config_.socket_mode) != 0) {
-    return ErrnoStatus(errno, "set the mode of", address);
-  }
-  for (const char* service : kServices)
-    server_->GetHealthCheckService()->SetServingStatus(service, true);
-  const std::string bound = absl::EndsWith(address, ":0")
-                                ? absl::StrCat(address.substr(0, address.size() - 1), port)
-                                : address;
-  LogInfo(
-      "listening",
-      {{"address", bound}, {"build", BuildId()}, {"pid", getpid()}, {"store", config_.state_dir}});
   return absl::OkStatus();
 }
 
@@ -328,7 +308,7 @@ void Daemon::OnSignal() {
 void Daemon::BeginDrain() {
   if (jobs_->draining()) return;
   LogInfo("draining", {{"active_jobs", jobs_->active_count()}});
-  server_->GetHealthCheckService()->SetServingStatus(false);
+  server_->SetServing(false);
   jobs_->Drain([this] { Shutdown(); });
 }
 
@@ -358,7 +338,7 @@ void Daemon::Shutdown() {
   if (shutdown_.joinable()) return;
   // On a thread of its own: it waits for the calls under way, and those are answered by the loop.
   shutdown_ = std::thread([this] {
-    server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kCallGrace));
+    server_->Shutdown(kCallGrace);
     loop_.Stop();
   });
 }
@@ -377,7 +357,8 @@ absl::Status Daemon::Run() {
 }  // namespace
 
 absl::Status CheckStart(const Config& config) {
-  LY_RETURN_IF_ERROR(CheckAddress(config.listen, !config.tls.certificate.empty()));
+  for (const std::string& listen : config.listen)
+    LY_RETURN_IF_ERROR(CheckAddress(listen, !config.tls.certificate.empty()));
   if (!config.users_path.empty()) LY_RETURN_IF_ERROR(UserFile::Open(config.users_path).status());
   if (!config.tls.certificate.empty()) {
     LY_RETURN_IF_ERROR(

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/file.h"
@@ -26,11 +27,24 @@ constexpr int64_t kMaxFileBytes = 1 << 20;
 constexpr double kMaxSeconds = 1e9;
 
 const Setting kSettings[] = {
-    {"listen", "--listen", "ADDRESS", "unix:PATH or HOST:PORT; off loopback only with --tls-cert",
+    {"listen", "--listen", "ADDRESS",
+     "unix:PATH or HOST:PORT, off loopback only with --tls-cert; may be given several times",
      [](Config& c) -> Slot { return &c.listen; }},
     {"socket_mode", "--socket-mode", "MODE",
-     "who may connect to a unix socket, in octal: 600 (its user), 660 (its group too)",
+     "who may connect to unix sockets, in octal: 600 (its user), 660 (its group too),\n"
+     "666 (every account here); each account is a user of its own then",
      [](Config& c) -> Slot { return &c.socket_mode; }},
+    {"socket_group", "--socket-group", "GROUP", "the group that unix sockets are given",
+     [](Config& c) -> Slot { return &c.socket_group; }},
+    {"socket_role", "--socket-role", "ROLE",
+     "what an account is that --tokens does not name: viewer, submitter (default), admin,\n"
+     "or none; the daemon's own and root are admins",
+     [](Config& c) -> Slot { return &c.socket_role; }},
+    {"max_connections", "--max-connections", "N", "connections at once (1000)",
+     [](Config& c) -> Slot { return &c.max_connections; }},
+    {"max_connections_per_peer", "--max-connections-per-peer", "N",
+     "of one account or network address (256)",
+     [](Config& c) -> Slot { return &c.max_connections_per_peer; }},
     {"store", "--store", "DIR", "where jobs, profiles and logs are kept; one daemon a store",
      [](Config& c) -> Slot { return &c.store; }},
     {"weights_dir", "--weights-dir", "DIR",
@@ -63,7 +77,7 @@ const Setting kSettings[] = {
      [](Config& c) -> Slot { return &c.tls.client_ca; }},
     {"tokens", "--tokens", "FILE",
      "who may come in: lines of principal, role (viewer, submitter, admin) and the\n"
-     "SHA-256 of a token, or the word cert; mode 600; read again when it changes",
+     "SHA-256 of a token, or cert, account or uid:N; mode 600; read again when it changes",
      [](Config& c) -> Slot { return &c.users_path; }},
     {"max_queued_per_user", "--max-queued-per-user", "N",
      "jobs of one user that may wait (20 where users are told apart; 0: any)",
@@ -204,10 +218,13 @@ struct ApplyTo {
   }
   absl::Status operator()(unsigned* out) const {
     const std::string text = reflection().GetString(from, &field);
-    *out = absl::EndsWith(text, "660") ? 0660 : 0600;
-    return text == "600" || text == "0600" || text == "660" || text == "0660"
-               ? absl::OkStatus()
-               : OutOfRange(name, "600 or 660", text);
+    for (const unsigned mode : {0600U, 0660U, 0666U}) {
+      const std::string written = absl::StrFormat("%o", mode);
+      if (text != written && text != "0" + written) continue;
+      *out = mode;
+      return absl::OkStatus();
+    }
+    return OutOfRange(name, "600, 660 or 666", text);
   }
 };
 
@@ -229,7 +246,7 @@ struct WriteInto {
     reflection().SetDouble(&into, &field, absl::ToDoubleSeconds(*value));
   }
   void operator()(unsigned* value) const {
-    reflection().SetString(&into, &field, *value == 0660 ? "660" : "600");
+    reflection().SetString(&into, &field, absl::StrFormat("%o", *value));
   }
 };
 

@@ -43,14 +43,14 @@ bool IsSame(const struct stat& a, const struct stat& b) {
          a.st_ctim.tv_nsec == b.st_ctim.tv_nsec;
 }
 
+}  // namespace
+
 std::optional<Role> ParseRole(absl::string_view text) {
   for (const Role role : {Role::kViewer, Role::kSubmitter, Role::kAdmin}) {
     if (text == Name(role)) return role;
   }
   return std::nullopt;
 }
-
-}  // namespace
 
 const char* Name(Role role) {
   switch (role) {

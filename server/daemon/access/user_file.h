@@ -27,6 +27,7 @@ namespace libreyolo::daemon {
 enum class Role { kViewer, kSubmitter, kAdmin };
 
 const char* Name(Role role);  // "viewer"
+std::optional<Role> ParseRole(absl::string_view name);
 
 struct User {
   std::string principal;

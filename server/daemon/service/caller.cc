@@ -12,6 +12,7 @@ namespace libreyolo::daemon {
 namespace {
 
 constexpr char kDefaultWorkspace[] = "default";
+constexpr char kOwner[] = "owner";  // of a local daemon
 constexpr char kBearer[] = "Bearer ";
 constexpr size_t kMaxTokenBytes = 4096;
 
@@ -19,6 +20,16 @@ absl::Status NotKnown(absl::string_view why) {
   return MakeError(reason::kUnauthenticated, why,
                    {"--token-file FILE or LIBREYOLO_TOKEN_FILE names a file with your token",
                     "ask the server's admin for a token, or whether yours was taken back"});
+}
+
+absl::Status NotAdmitted(const Account& account, absl::string_view why) {
+  return MakeError(reason::kUnauthenticated,
+                   absl::StrCat("the account ",
+                                account.name.empty() ? absl::StrCat("with uid ", account.uid)
+                                                     : absl::StrCat("\"", account.name, "\""),
+                                " is not let in: ", why),
+                   {"ask the server's admin for a line with your account in the file of --tokens"},
+                   {{"uid", absl::StrCat(account.uid)}});
 }
 
 // The bearer token of the call; empty: none. More than one is refused, lest it matter which.
@@ -55,23 +66,60 @@ absl::StatusOr<std::string> WorkspaceFor(const Caller& caller, const std::string
   return workspace == kDefaultWorkspace ? std::string() : workspace;
 }
 
-absl::StatusOr<Caller> CallGate::Identify(const grpc::CallbackServerContext& context) const {
+absl::StatusOr<Caller> CallGate::IdentifyAccount(const Account& account) const {
   Caller caller;
-  caller.peer = context.peer();
+  caller.peer = absl::StrCat("uid:", account.uid);
+  const bool is_owner = account.uid == config_.accounts.owner || account.uid == 0;
   if (config_.local) {
-    caller.principal = "owner";
+    if (!is_owner) return NotAdmitted(account, "this daemon serves its own user alone");
+    caller.principal = kOwner;
     caller.role = Role::kAdmin;
     caller.local_owner = true;
     return caller;
   }
-  if (config_.users == nullptr && !config_.certificates) {
-    // Whoever reaches the socket or the loopback port is the one user.
-    caller.principal = "default";
+  std::optional<User> user;
+  if (config_.users != nullptr) user = config_.users->FindAccount(account.uid, account.name);
+  if (!user.has_value() && is_owner) {
+    caller.principal = kDefaultWorkspace;
+    caller.role = Role::kAdmin;
+    return caller;
+  }
+  if (!user.has_value()) {
+    if (!config_.accounts.others.has_value()) {
+      return NotAdmitted(account, "the server's file of users does not name it");
+    }
+    // A name that means something else here, or is none, is replaced by the number.
+    const bool usable = IsPrincipalName(account.name) && account.name != kDefaultWorkspace &&
+                        account.name != kOwner;
+    user =
+        User{usable ? account.name : absl::StrCat("uid-", account.uid), *config_.accounts.others};
+    if (config_.users != nullptr && config_.users->Names(user->principal)) {
+      return NotAdmitted(account, "the server's file of users names it, but not as an account");
+    }
+  }
+  caller.has_own_workspace = true;
+  caller.principal = user->principal;
+  caller.role = user->role;
+  return caller;
+}
+
+absl::StatusOr<Caller> CallGate::Identify(const grpc::CallbackServerContext& context) const {
+  Caller caller;
+  caller.peer = context.peer();
+  const auto auth = context.auth_context();
+  const std::optional<Account> account = auth == nullptr ? std::nullopt : AccountOf(*auth);
+  const bool has_users = config_.users != nullptr || config_.certificates;
+  LY_ASSIGN_OR_RETURN(const std::string token, has_users ? TokenOf(context) : std::string());
+  // Who shows a token wants to be that one, also on a socket.
+  if (account.has_value() && token.empty()) return IdentifyAccount(*account);
+  if (config_.local) return NotKnown("a local daemon is reached by its socket alone");
+  if (!has_users) {
+    // Whoever reaches the loopback port is the one user.
+    caller.principal = kDefaultWorkspace;
     caller.role = Role::kAdmin;
     return caller;
   }
   caller.has_own_workspace = true;
-  LY_ASSIGN_OR_RETURN(const std::string token, TokenOf(context));
   if (!token.empty()) {
     const std::optional<User> user =
         config_.users == nullptr ? std::nullopt : config_.users->FindToken(token);

@@ -5,13 +5,16 @@
 #pragma once
 
 #include <grpcpp/server_context.h>
+#include <sys/types.h>
 
 #include <atomic>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/rpc/status_convert.h"
+#include "server/daemon/access/accounts.h"
 #include "server/daemon/access/user_file.h"
 
 namespace libreyolo::daemon {
@@ -31,6 +34,14 @@ struct Caller {
   bool MaySee(const std::string& owner) const { return is_admin() || owner == principal; }
   // The only principal whose jobs it sees; empty: all.
   std::string OnlyJobsOf() const { return is_admin() ? "" : principal; }
+};
+
+// What the accounts of this host are that come by a unix socket. The daemon's own and root are its
+// admin.
+struct AccountPolicy {
+  uid_t owner = 0;
+  // What an account is that the file of users does not name; nothing: it is not let in.
+  std::optional<Role> others;
 };
 
 // The workspace that `caller` means by `asked` (empty: its own). PERMISSION_DENIED for another's.
@@ -82,6 +93,7 @@ class CallGate {
     std::string build_id;
     UserFile* users = nullptr;  // null: no file of users
     bool certificates = false;  // clients may show a certificate
+    AccountPolicy accounts;     // who comes by a unix socket
   };
   explicit CallGate(Config config) : config_(std::move(config)) {}
 
@@ -94,6 +106,7 @@ class CallGate {
 
  private:
   absl::StatusOr<Caller> Identify(const grpc::CallbackServerContext& context) const;
+  absl::StatusOr<Caller> IdentifyAccount(const Account& account) const;
   void LogRefusal(const std::string& peer, const Access& access, const absl::Status& status);
 
   const Config config_;
