@@ -316,6 +316,7 @@ void AddMeasurement(const job::Measurement& m, Profile& profile) {
   profile.environment = m.environment;
   profile.weights = m.model;
   profile.gpu_watch = m.gpu_watch;
+  profile.device_memory = m.device_memory;
   if (m.peak_rss_bytes > 0) {
     profile.peak_rss_mb = RoundTo(static_cast<double>(m.peak_rss_bytes) / 1e6, 1);
   }

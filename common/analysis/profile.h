@@ -194,6 +194,7 @@ struct Profile {
   std::optional<QueueDelay> queue_delay;
   std::optional<job::Environment> environment;
   std::optional<job::GpuWatch> gpu_watch;
+  std::optional<job::DeviceMemory> device_memory;
   std::optional<job::ModelInfo> weights;
   std::optional<double> peak_rss_mb;
   std::vector<TrialFigures> trials;

@@ -10,11 +10,11 @@
 namespace libreyolo::analysis {
 namespace {
 
-constexpr const char* kExtraKeys[] = {"writer",      "job",          "validity",     "findings",
-                                      "levers",      "bound_stored", "gpu",          "exact",
-                                      "tracing",     "devices",      "completeness", "peak_rss_mb",
-                                      "environment", "weights",      "gpu_watch",    "latencies_ns",
-                                      "dataload_ns", "trials",       "queue_delay"};
+constexpr const char* kExtraKeys[] = {
+    "writer",       "job",         "validity",    "findings",    "levers",
+    "bound_stored", "gpu",         "exact",       "tracing",     "devices",
+    "completeness", "peak_rss_mb", "environment", "weights",     "gpu_watch",
+    "latencies_ns", "dataload_ns", "trials",      "queue_delay", "device_memory"};
 
 struct GpuWord {
   GpuState state;
@@ -214,6 +214,11 @@ void AppendExtras(const Profile& profile, JsonValue& document) {
     holder.gpu_watch = profile.gpu_watch;
     add("gpu_watch", *job::MeasurementToJson(holder).Find("gpu_watch"));
   }
+  if (profile.device_memory.has_value()) {
+    job::Measurement holder;
+    holder.device_memory = profile.device_memory;
+    add("device_memory", *job::MeasurementToJson(holder).Find("device_memory"));
+  }
   add("latencies_ns", ListOf(profile.latencies_ns));
   if (!profile.dataload_ns.empty()) add("dataload_ns", ListOf(profile.dataload_ns));
   if (!profile.trials.empty()) {
@@ -323,6 +328,10 @@ void ReadExtras(const JsonValue& document, Profile& profile) {
   std::optional<std::optional<job::GpuWatch>> watch;
   ReadPart(document.Find("gpu_watch"), "gpu_watch", &job::Measurement::gpu_watch, watch);
   if (watch.has_value()) profile.gpu_watch = *std::move(watch);
+  std::optional<std::optional<job::DeviceMemory>> memory;
+  ReadPart(document.Find("device_memory"), "device_memory", &job::Measurement::device_memory,
+           memory);
+  if (memory.has_value()) profile.device_memory = *std::move(memory);
   ReadList(document.Find("latencies_ns"), profile.latencies_ns);
   ReadList(document.Find("dataload_ns"), profile.dataload_ns);
   if (const JsonValue* trials = document.Find("trials"); trials != nullptr && trials->is_array()) {

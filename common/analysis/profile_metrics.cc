@@ -18,6 +18,20 @@ JsonValue ToJson(const std::optional<std::string>& value) {
 
 namespace {
 
+template <typename Add>
+void AddDeviceMemory(const job::DeviceMemory& memory, const Add& add) {
+  add("peak_vram_reserved_mb", RoundTo(static_cast<double>(memory.peak_reserved_bytes) / 1e6, 1));
+  if (memory.steps <= 0) return;
+  const auto steps = static_cast<double>(memory.steps);
+  const auto per_step = [&](const char* name, int64_t count) {
+    add(name, RoundTo(static_cast<double>(count) / steps, 2));
+  };
+  per_step("tensor_mallocs_per_step", memory.allocations);
+  per_step("tensor_frees_per_step", memory.frees);
+  per_step("device_mallocs_per_step", memory.device_allocations);
+  per_step("device_frees_per_step", memory.device_frees);
+}
+
 // What the peer has no metric for.
 template <typename Add>
 void AddOwn(const Profile& profile, const Add& add) {
@@ -30,6 +44,10 @@ void AddOwn(const Profile& profile, const Add& add) {
     add("latency_n", profile.latency->n);
   }
   if (profile.peak_rss_mb.has_value()) add("peak_rss_mb", *profile.peak_rss_mb);
+  if (profile.device_memory.has_value()) AddDeviceMemory(*profile.device_memory, add);
+  if (profile.gpu_watch.has_value() && profile.gpu_watch->energy_per_image_j.has_value()) {
+    add("energy_per_image_j", *profile.gpu_watch->energy_per_image_j);
+  }
   if (profile.tracing.has_value()) add("tracing_overhead_ratio", profile.tracing->ratio);
   add("validity", Name(profile.validity));
 }

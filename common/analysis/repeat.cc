@@ -1,5 +1,6 @@
 #include "common/analysis/repeat.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -7,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/analysis/build_profile.h"
 #include "common/analysis/caveats.h"
+#include "common/analysis/combine_gpu_watches.h"
 #include "common/analysis/profile_metrics.h"
 #include "common/analysis/statistics.h"
 #include "common/analysis/verdict.h"
@@ -117,6 +119,24 @@ void CombineVerdicts(absl::Span<const Profile> trials, Profile& out) {
   out.bound_why = absl::StrCat("the trials' verdicts differ: ", absl::StrJoin(parts, ", "));
 }
 
+// Sums where the trials follow each other, extremes where one trial decides.
+void CombineDeviceMemory(absl::Span<const Profile> trials, Profile& out) {
+  if (!out.device_memory.has_value()) return;
+  job::DeviceMemory sum;
+  for (const Profile& trial : trials) {
+    if (!trial.device_memory.has_value()) continue;
+    const job::DeviceMemory& one = *trial.device_memory;
+    sum.steps += one.steps;
+    sum.peak_reserved_bytes = std::max(sum.peak_reserved_bytes, one.peak_reserved_bytes);
+    sum.allocations += one.allocations;
+    sum.frees += one.frees;
+    sum.device_allocations += one.device_allocations;
+    sum.device_frees += one.device_frees;
+    sum.retries += one.retries;
+  }
+  out.device_memory = sum;
+}
+
 // Each finding once, at its gravest, and in how many trials it came up.
 void CombineFindings(absl::Span<const Profile> trials, Profile& out) {
   struct Seen {
@@ -164,6 +184,8 @@ Profile AggregateTrials(absl::Span<const Profile> trials,
   AveragePhases(trials, out);
   PoolLatencies(trials, out);
   CombineVerdicts(trials, out);
+  CombineDeviceMemory(trials, out);
+  if (out.gpu_watch.has_value()) out.gpu_watch = CombineGpuWatches(trials);
   CombineFindings(trials, out);
   out.img_per_s = RoundTo(Mean(rates), 2);
   out.img_per_s_std = RoundTo(Deviation(rates, /*sample=*/false), 2);

@@ -80,6 +80,8 @@ struct ForeignProcess {
 struct GpuWatch {
   std::string unavailable;  // why there are none; empty otherwise
   std::string uuid;
+  std::string name;                // the GPU's model, or the MIG instance's profile
+  int64_t memory_total_bytes = 0;  // 0 when the driver does not tell
   double samples_per_s = 0;
   double throttled_ratio = 0;  // share of the samples in which clocks were held down under load
   std::vector<std::string> limits;  // by what, each once
@@ -94,6 +96,17 @@ struct GpuWatch {
   bool processes_unclear = false;  // which process is this job's could not be told
   std::vector<ForeignProcess> foreign;
   std::vector<GpuSample> samples;
+};
+
+// LibTorch's caching allocator of a GPU over the untraced window.
+struct DeviceMemory {
+  int64_t steps = 0;                // untraced steps or iterations
+  int64_t peak_reserved_bytes = 0;  // taken from the device, the allocator's cache included
+  int64_t allocations = 0;          // blocks that tensors asked for
+  int64_t frees = 0;                // blocks that tensors gave back
+  int64_t device_allocations = 0;   // calls that took memory from the device; slow
+  int64_t device_frees = 0;         // calls that gave it back; slow, they wait for the device
+  int64_t retries = 0;              // allocations that only fitted after the cache was emptied
 };
 
 struct Measurement {
@@ -132,8 +145,9 @@ struct Measurement {
   int64_t dropped_records = 0;
 
   int64_t peak_rss_bytes = 0;
-  std::optional<int64_t> peak_vram_bytes;
-  int64_t detections = 0;  // infer: kept by NMS in the untraced window
+  std::optional<int64_t> peak_vram_bytes;     // of tensors
+  std::optional<DeviceMemory> device_memory;  // absent on the CPU
+  int64_t detections = 0;                     // infer: kept by NMS in the untraced window
 
   Environment environment;
   std::optional<GpuWatch> gpu_watch;  // absent on the CPU

@@ -131,6 +131,8 @@ template <typename Visitor, typename T>
 void VisitGpuWatch(Visitor& v, T& w) {
   v.Field("unavailable", w.unavailable);
   v.Field("uuid", w.uuid);
+  v.Field("name", w.name);
+  v.Field("memory_total_bytes", w.memory_total_bytes);
   v.Field("samples_per_s", w.samples_per_s);
   v.Field("throttled_ratio", w.throttled_ratio);
   v.Field("limits", w.limits);
@@ -145,6 +147,17 @@ void VisitGpuWatch(Visitor& v, T& w) {
   v.Field("processes_unclear", w.processes_unclear);
   v.Field("foreign", w.foreign);
   v.Field("samples", w.samples);
+}
+
+template <typename Visitor, typename T>
+void VisitDeviceMemory(Visitor& v, T& m) {
+  v.Field("steps", m.steps);
+  v.Field("peak_reserved_bytes", m.peak_reserved_bytes);
+  v.Field("allocations", m.allocations);
+  v.Field("frees", m.frees);
+  v.Field("device_allocations", m.device_allocations);
+  v.Field("device_frees", m.device_frees);
+  v.Field("retries", m.retries);
 }
 
 template <typename Visitor, typename T>
@@ -182,6 +195,7 @@ void VisitMeasurement(Visitor& v, T& m) {
   v.Field("detections", m.detections);
   v.Field("environment", m.environment);
   v.Field("gpu_watch", m.gpu_watch);
+  v.Field("device_memory", m.device_memory);
   v.Field("findings", m.findings);
 }
 
@@ -196,6 +210,7 @@ void VisitStruct(Visitor& v, T& value) {
   if constexpr (std::is_same_v<Plain, GpuSample>) VisitGpuSample(v, value);
   if constexpr (std::is_same_v<Plain, ForeignProcess>) VisitForeignProcess(v, value);
   if constexpr (std::is_same_v<Plain, GpuWatch>) VisitGpuWatch(v, value);
+  if constexpr (std::is_same_v<Plain, DeviceMemory>) VisitDeviceMemory(v, value);
   if constexpr (std::is_same_v<Plain, Measurement>) VisitMeasurement(v, value);
 }
 

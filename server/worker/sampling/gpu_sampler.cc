@@ -34,6 +34,21 @@ std::string NameOfPid(int64_t pid) {
   return name;
 }
 
+// Name and memory of the GPU or MIG instance; nothing when the driver does not tell.
+std::pair<std::string, int64_t> ModelOf(gpu::Nvml& nvml, const std::string& uuid) {
+  const auto gpus = nvml.List();
+  if (!gpus.ok()) return {};
+  for (const gpu::GpuDescription& one : *gpus) {
+    if (one.uuid == uuid) return {one.name, one.memory_total_bytes};
+    for (const gpu::MigInstance& instance : one.instances) {
+      if (instance.uuid == uuid) {
+        return {absl::StrCat(one.name, " MIG ", instance.name), instance.memory_total_bytes};
+      }
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string NvmlDeviceOf(const std::string& device, const std::string& visible) {
@@ -151,9 +166,12 @@ void GpuSampler::State::Run() {
   if (!nvml.ok()) return give_up(nvml.status());
   const auto device = (*nvml)->Find(options.device);
   if (!device.ok()) return give_up(device.status());
+  const auto [name, memory_bytes] = ModelOf(**nvml, device->uuid);
   {
     const std::lock_guard<std::mutex> lock(mu);
     series.uuid = device->uuid;
+    series.name = name;
+    series.memory_total_bytes = memory_bytes;
   }
   uint64_t use_since_us = 0;
   do {

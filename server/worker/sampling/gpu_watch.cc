@@ -87,6 +87,8 @@ GpuWatch Summarize(const GpuSeries& series, int64_t pid, int64_t images) {
   GpuWatch watch;
   watch.unavailable = series.unavailable;
   watch.uuid = series.uuid;
+  watch.name = series.name;
+  watch.memory_total_bytes = series.memory_total_bytes;
   watch.samples = series.samples;
   if (series.span_ns > 0) {
     watch.samples_per_s =

@@ -15,6 +15,8 @@ namespace libreyolo::worker {
 struct GpuSeries {
   std::string unavailable;  // why there is none
   std::string uuid;
+  std::string name;
+  int64_t memory_total_bytes = 0;
   int64_t span_ns = 0;  // of the window
   std::vector<job::GpuSample> samples;
   std::optional<double> energy_j;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
 
@@ -114,6 +115,34 @@ absl::StatusOr<BatchChoice> Prober::Choose() {
 absl::StatusOr<BatchChoice> ChooseBatch(const BatchProbeOptions& options,
                                         absl::FunctionRef<absl::StatusOr<int64_t>(int)> peak_of) {
   return Prober(options, peak_of).Choose();
+}
+
+absl::Status WithBatchThatFits(const absl::Status& failure, int batch, int64_t memory_bytes,
+                               absl::FunctionRef<absl::StatusOr<int64_t>(int)> peak_of) {
+  if (!HasReason(failure, reason::kOutOfMemory)) return failure;
+  ErrorDetail detail = GetErrorDetail(failure);
+  int fitting = 0;
+  int tried = 0;
+  if (batch > 1) {
+    const absl::StatusOr<BatchChoice> choice =
+        ChooseBatch({.budget_bytes = memory_bytes, .max_batch = batch - 1}, peak_of);
+    if (choice.ok()) {
+      tried = choice->batch;
+      fitting = std::max(1, tried - std::max(1, tried / 10));
+    } else if (!HasReason(choice.status(), reason::kOutOfMemory)) {
+      return failure;  // cancelled, or no try was possible: nothing is known about other batches
+    }
+  }
+  if (fitting > 0) {
+    detail.hints = {
+        absl::StrCat("--batch ", fitting, " fits: ", tried, " was tried after the failure"),
+        "or a smaller --imgsz"};
+  } else {
+    detail.hints = {"a batch of 1 does not fit either: a smaller --imgsz, or a smaller model"};
+  }
+  detail.hints.push_back("free the device's memory: another process may hold it");
+  detail.metadata.emplace_back("fitting_batch", absl::StrCat(fitting));
+  return MakeErrorFromDetail(failure.code(), detail);
 }
 
 }  // namespace libreyolo::worker

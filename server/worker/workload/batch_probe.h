@@ -1,5 +1,6 @@
 // `--batch -1`: the largest batch whose training step keeps within a memory budget, found by trying
-// real steps. Pure; what a try does is the caller's.
+// real steps; and the batch that would have fitted, when one did not. Pure; what a try does is the
+// caller's.
 #pragma once
 
 #include <cstdint>
@@ -33,5 +34,12 @@ struct BatchChoice {
 // over the budget is still chosen: nothing smaller exists.
 absl::StatusOr<BatchChoice> ChooseBatch(const BatchProbeOptions& options,
                                         absl::FunctionRef<absl::StatusOr<int64_t>(int)> peak_of);
+
+// `failure` of work at `batch`; when that is OUT_OF_MEMORY, with the batch that would have fitted
+// as its first way out and as the fact "fitting_batch" (0: not even 1 does), found by trying as
+// above on a device with `memory_bytes`. It is a tenth, at least one, below what a try could take:
+// a whole job holds a little more. What the failed work held must have been given back.
+absl::Status WithBatchThatFits(const absl::Status& failure, int batch, int64_t memory_bytes,
+                               absl::FunctionRef<absl::StatusOr<int64_t>(int)> peak_of);
 
 }  // namespace libreyolo::worker

@@ -81,6 +81,16 @@ int64_t ComputeDevice::PeakReservedBytes() const {
   return at::accelerator::getDeviceStats(device_.index()).reserved_bytes[kAllPools].peak;
 }
 
+ComputeDevice::AllocatorCounts ComputeDevice::CountAllocations() const {
+  constexpr size_t kAllPools = 0;
+  const auto stats = at::accelerator::getDeviceStats(device_.index());
+  return {.allocations = stats.allocation[kAllPools].allocated,
+          .frees = stats.allocation[kAllPools].freed,
+          .device_allocations = stats.num_device_alloc,
+          .device_frees = stats.num_device_free,
+          .retries = stats.num_alloc_retries};
+}
+
 int64_t ComputeDevice::TotalMemoryBytes() const {
   return static_cast<int64_t>(at::accelerator::getMemoryInfo(device_.index()).second);
 }

@@ -38,8 +38,17 @@ class ComputeDevice {
   // Most memory that tensors took since ResetPeakMemory(); absent on the CPU.
   std::optional<int64_t> PeakMemoryBytes() const;
 
-  // These are for GPUs only. PeakReservedBytes: what the allocator took from the device since
-  // ResetPeakMemory(), with what it kept in its cache.
+  // The rest is for GPUs only. What the caching allocator did since the process began:
+  struct AllocatorCounts {
+    int64_t allocations = 0;
+    int64_t frees = 0;
+    int64_t device_allocations = 0;
+    int64_t device_frees = 0;
+    int64_t retries = 0;
+  };
+  AllocatorCounts CountAllocations() const;
+  // What the allocator took from the device since ResetPeakMemory(), with what it kept in its
+  // cache.
   int64_t PeakReservedBytes() const;
   int64_t TotalMemoryBytes() const;
   void EmptyCache() const;

@@ -14,8 +14,10 @@
 #include "common/base/status_macros.h"
 #include "server/worker/capture/capture_session.h"
 #include "server/worker/data/image_source.h"
+#include "server/worker/workload/batch_probe.h"
 #include "server/worker/workload/infer_pipeline.h"
 #include "server/worker/workload/measured_run.h"
+#include "server/worker/workload/step_memory.h"
 #include "server/worker/workload/step_timer.h"
 
 namespace libreyolo::worker {
@@ -42,7 +44,10 @@ class InferWorkload : public Workload {
   absl::StatusOr<job::Measurement> Run() override;
 
  private:
+  absl::Status Measure();
   absl::Status Prepare();
+  absl::StatusOr<std::unique_ptr<InferPipeline>> MakePipeline(int batch) const;
+  absl::StatusOr<int64_t> PeakMemoryOfIteration(int batch);
   absl::StatusOr<std::vector<std::string>> FindImages();
   void DescribePlan();
   absl::Status WarmUp();
@@ -56,6 +61,7 @@ class InferWorkload : public Workload {
   const WorkloadDeps deps_;
   const int traced_steps_wanted_;
   MeasuredRun run_;
+  std::vector<std::string> images_;
   std::unique_ptr<InferPipeline> pipeline_;
 };
 
@@ -89,26 +95,41 @@ absl::Status InferWorkload::Prepare() {
   DescribePlan();
   deps_.observer.OnStage(WorkerStage::kStarting, "loading weights");
   // The cheap checks first: a wrong path should not wait for a model.
-  LY_ASSIGN_OR_RETURN(std::vector<std::string> images, FindImages());
-  run_.result().source_count = std::max<int>(1, static_cast<int>(images.size()));
+  LY_ASSIGN_OR_RETURN(images_, FindImages());
+  run_.result().source_count = std::max<int>(1, static_cast<int>(images_.size()));
   LY_RETURN_IF_ERROR(run_.OpenDevice());
   if (plan_.half && run_.device().is_cpu()) {
     return MakeError(reason::kArgumentConflict, "--half needs a CUDA device; this job runs on cpu",
                      {"leave out --half", "name a GPU: --device 0"});
   }
-  LY_ASSIGN_OR_RETURN(pipeline_, InferPipeline::Make({.weights_path = plan_.weights_path,
-                                                      .size = plan_.size,
-                                                      .images = std::move(images),
-                                                      .batch = plan_.batch,
-                                                      .imgsz = run_.result().imgsz,
-                                                      .half = plan_.half,
-                                                      .amp_dtype = plan_.amp_dtype,
-                                                      .conf = plan_.conf,
-                                                      .iou = plan_.iou,
-                                                      .max_det = plan_.max_det},
-                                                     run_.device()));
+  LY_ASSIGN_OR_RETURN(pipeline_, MakePipeline(plan_.batch));
   run_.DescribeModel(pipeline_->model());
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<InferPipeline>> InferWorkload::MakePipeline(int batch) const {
+  return InferPipeline::Make({.weights_path = plan_.weights_path,
+                              .size = plan_.size,
+                              .images = images_,
+                              .batch = batch,
+                              .imgsz = RoundUpToStride(plan_.imgsz),
+                              .half = plan_.half,
+                              .amp_dtype = plan_.amp_dtype,
+                              .conf = plan_.conf,
+                              .iou = plan_.iou,
+                              .max_det = plan_.max_det},
+                             run_.device());
+}
+
+absl::StatusOr<int64_t> InferWorkload::PeakMemoryOfIteration(int batch) {
+  LY_RETURN_IF_ERROR(run_.CheckCancelled());
+  deps_.observer.OnStage(WorkerStage::kStarting, absl::StrCat("trying a batch of ", batch));
+  pipeline_.reset();
+  const StepMemory memory(run_.device(), deps_.host);
+  LY_RETURN_IF_ERROR(memory.Reset());
+  LY_ASSIGN_OR_RETURN(pipeline_, MakePipeline(batch));
+  LY_RETURN_IF_ERROR(RunIteration(0, nullptr).status());
+  return memory.PeakBytes();
 }
 
 absl::StatusOr<int64_t> InferWorkload::RunIteration(int64_t index, StepTimer* timer) {
@@ -183,14 +204,17 @@ absl::Status InferWorkload::MeasureStages(CaptureSession* capture) {
   if (capture != nullptr) {
     LY_RETURN_IF_ERROR(capture->Start());
     timer.TellPhasesTo(*capture);
+    // A tracer's first step on a GPU pays for its set-up: it stays outside of the marks.
+    if (!run_.device().is_cpu()) {
+      LY_RETURN_IF_ERROR(RunIteration(plan_.warmup + plan_.runs, nullptr).status());
+    }
   }
   const ClockPair begin = ReadClockPair(deps_.clock);
   LY_RETURN_IF_ERROR(RunTimedSteps(timer));
   const ClockLine line(deps_.clock, begin, ReadClockPair(deps_.clock));
   if (capture != nullptr) {
     LY_ASSIGN_OR_RETURN(const CaptureCounts counts, capture->Stop());
-    run_.result().op_records = counts.op_count;
-    run_.result().dropped_records = counts.dropped_count;
+    run_.DescribeCapture(counts);
     timer.AddMarks(plan_.warmup, *capture);
   }
   run_.result().traced_steps = timer.Steps(line);
@@ -200,6 +224,16 @@ absl::Status InferWorkload::MeasureStages(CaptureSession* capture) {
 absl::StatusOr<job::Measurement> InferWorkload::Run() {
   // Gradients off for good. The ops are those of no-grad mode; what it saves is their bookkeeping.
   const c10::InferenceMode inference_mode;
+  absl::Status measured = Measure();
+  if (measured.ok()) return std::move(run_.result());
+  if (!HasReason(measured, reason::kOutOfMemory)) return measured;
+  LY_ASSIGN_OR_RETURN(const int64_t memory_bytes,
+                      StepMemory(run_.device(), deps_.host).TotalBytes());
+  return WithBatchThatFits(measured, plan_.batch, memory_bytes,
+                           [this](int batch) { return PeakMemoryOfIteration(batch); });
+}
+
+absl::Status InferWorkload::Measure() {
   LY_RETURN_IF_ERROR(Prepare());
   LY_RETURN_IF_ERROR(WarmUp());
   LY_RETURN_IF_ERROR(MeasureUntraced());
@@ -211,8 +245,7 @@ absl::StatusOr<job::Measurement> InferWorkload::Run() {
   }
   LY_RETURN_IF_ERROR(MeasureStages(capture ? &*capture : nullptr));
   LY_RETURN_IF_ERROR(run_.Conclude(traced_steps_wanted_));
-  if (capture) LY_RETURN_IF_ERROR(run_.WriteTrace(*capture));
-  return std::move(run_.result());
+  return capture ? run_.WriteTrace(*capture) : absl::OkStatus();
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/error.h"
 #include "common/base/sha256.h"
@@ -112,7 +113,10 @@ absl::Status MeasuredRun::Synchronize() const {
 }
 
 absl::Status MeasuredRun::BeginUntraced() {
-  LY_RETURN_IF_ERROR(CallTorch([this] { device_->ResetPeakMemory(); }));
+  LY_RETURN_IF_ERROR(CallTorch([this] {
+    device_->ResetPeakMemory();
+    if (!device_->is_cpu()) allocations_before_ = device_->CountAllocations();
+  }));
   cpu_before_ = deps_.host.SampleCpu();
   if (deps_.gpu != nullptr) deps_.gpu->BeginWindow();
   return absl::OkStatus();
@@ -121,6 +125,7 @@ absl::Status MeasuredRun::BeginUntraced() {
 absl::Status MeasuredRun::EndUntraced() {
   if (deps_.gpu != nullptr) {
     result_.gpu_watch = deps_.gpu->EndWindow(result_.images_processed);
+    if (!result_.gpu_watch->name.empty()) result_.device_name = result_.gpu_watch->name;
     const std::string users = ForeignUsers(result_.gpu_watch->foreign);
     if (plan_.on_contention == job::OnContention::kFail && !users.empty()) {
       return Contended(users, "while latencies were taken");
@@ -129,7 +134,22 @@ absl::Status MeasuredRun::EndUntraced() {
   cpu_usage_ = CompareCpu(cpu_before_, deps_.host.SampleCpu());
   // Read here: the records of a capture are not part of what the model needs.
   result_.peak_rss_bytes = PeakResidentBytes();
-  return CallTorch([this] { result_.peak_vram_bytes = device_->PeakMemoryBytes(); });
+  return CallTorch([this] { DescribeDeviceMemory(); });
+}
+
+void MeasuredRun::DescribeDeviceMemory() {
+  result_.peak_vram_bytes = device_->PeakMemoryBytes();
+  if (device_->is_cpu()) return;
+  const ComputeDevice::AllocatorCounts before = allocations_before_;
+  const ComputeDevice::AllocatorCounts after = device_->CountAllocations();
+  result_.device_memory =
+      job::DeviceMemory{.steps = static_cast<int64_t>(result_.latencies_ns.size()),
+                        .peak_reserved_bytes = device_->PeakReservedBytes(),
+                        .allocations = after.allocations - before.allocations,
+                        .frees = after.frees - before.frees,
+                        .device_allocations = after.device_allocations - before.device_allocations,
+                        .device_frees = after.device_frees - before.device_frees,
+                        .retries = after.retries - before.retries};
 }
 
 absl::Status MeasuredRun::Conclude(int traced_steps_wanted) {
@@ -152,6 +172,18 @@ absl::Status MeasuredRun::Conclude(int traced_steps_wanted) {
   return absl::OkStatus();
 }
 
+// With the names that LibTorch's profiler gives them.
+JsonValue::Array MeasuredRun::DeviceProperties() const {
+  if (device_->is_cpu()) return {};
+  JsonValue device{JsonValue::Object{}};
+  device.Set("id", static_cast<int64_t>(device_->torch_device().index()));
+  device.Set("name", result_.device_name);
+  if (result_.gpu_watch.has_value() && result_.gpu_watch->memory_total_bytes > 0) {
+    device.Set("totalGlobalMem", result_.gpu_watch->memory_total_bytes);
+  }
+  return {std::move(device)};
+}
+
 absl::Status MeasuredRun::WriteTrace(const CaptureSession& capture) {
   JsonValue metadata;
   metadata.Set("schema", trace::kTraceSchema);
@@ -159,13 +191,22 @@ absl::Status MeasuredRun::WriteTrace(const CaptureSession& capture) {
   const TraceNames names{.trace = kTraceFileName,
                          .process = "libreyolo-worker",
                          .labels = device_->is_cpu() ? "CPU" : "CPU, GPU",
-                         .device_properties = {}};
+                         .device_properties = DeviceProperties()};
   const std::string path = absl::StrCat(plan_.staging_dir, "/", kTraceFileName);
   const absl::Status written = capture.WriteTrace(path, names, metadata);
   if (written.ok()) return written;
   return MakeError(reason::kStoreFailed,
                    absl::StrCat("the trace is not stored: ", written.message()),
                    {"free space in the store, or measure with --no-trace"});
+}
+
+void MeasuredRun::DescribeCapture(const CaptureCounts& counts) {
+  result_.op_records = counts.op_count;
+  result_.dropped_records = counts.dropped_count;
+  if (counts.missing_kinds.empty()) return;
+  AddFinding(job::Finding::Severity::kSuspect, "CAPTURE_INCOMPLETE",
+             absl::StrCat("CUPTI does not record these here, and what depends on them is missing: ",
+                          absl::StrJoin(counts.missing_kinds, ", ")));
 }
 
 void MeasuredRun::AddFinding(job::Finding::Severity severity, const char* code, std::string text) {

@@ -52,16 +52,21 @@ class MeasuredRun {
   // After Conclude(). STORE_FAILED.
   absl::Status WriteTrace(const CaptureSession& capture);
 
+  // What a capture got, and what it could not get.
+  void DescribeCapture(const CaptureCounts& counts);
   void AddFinding(job::Finding::Severity severity, const char* code, std::string text);
 
  private:
   absl::Status MeetOtherUsers();
+  void DescribeDeviceMemory();
+  JsonValue::Array DeviceProperties() const;
   absl::Status Contended(const std::string& users, const char* when) const;
 
   const worker_link::WorkerPlan& plan_;
   const WorkloadDeps& deps_;
   std::optional<ComputeDevice> device_;
   CpuSample cpu_before_;
+  ComputeDevice::AllocatorCounts allocations_before_;
   CpuUsage cpu_usage_;
   job::Measurement result_;
 };

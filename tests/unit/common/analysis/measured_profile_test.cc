@@ -20,6 +20,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr int64_t kMs = 1000000;
 
@@ -173,6 +174,79 @@ TEST(MeasuredProfileTest, WhatWasSeenOfTheGpuIsKept) {
   }
   ASSERT_OK_AND_ASSIGN(const job::Measurement back, job::MeasurementFromJson(old));
   EXPECT_FALSE(back.gpu_watch.has_value());
+}
+
+TEST(MeasuredProfileTest, TheAllocatorsCountsAreKeptAndMetrics) {
+  job::Measurement m = Inference({20, 10, 30, 20});
+  m.traced = false;
+  EXPECT_EQ(ProfileToJson(BuildProfile(m)).Find("device_memory"), nullptr);
+  EXPECT_FALSE(GetMetric(BuildProfile(m), "peak_vram_reserved_mb", "p").ok());
+  m.device_memory = job::DeviceMemory{.steps = 4,
+                                      .peak_reserved_bytes = 1'234'567'890,
+                                      .allocations = 1000,
+                                      .frees = 998,
+                                      .device_allocations = 1,
+                                      .device_frees = 0,
+                                      .retries = 0};
+  const Profile profile = BuildProfile(m);
+  ASSERT_OK_AND_ASSIGN(const Profile again, ProfileFromJson(ProfileToJson(profile)));
+  ASSERT_TRUE(again.device_memory.has_value());
+  EXPECT_EQ(again.device_memory->frees, 998);
+  EXPECT_EQ(WriteProfileJson(again), WriteProfileJson(profile));
+  const auto metric = [&](const char* name) {
+    const auto value = GetMetric(profile, name, "p");
+    return value.ok() ? value->ToCompact() : std::string(value.status().message());
+  };
+  EXPECT_EQ(metric("peak_vram_reserved_mb"), "1234.6");
+  EXPECT_EQ(metric("tensor_mallocs_per_step"), "250.0");
+  EXPECT_EQ(metric("tensor_frees_per_step"), "249.5");
+  EXPECT_EQ(metric("device_mallocs_per_step"), "0.25");
+  EXPECT_EQ(metric("device_frees_per_step"), "0.0");
+}
+
+TEST(MeasuredProfileTest, ARepeatAddsUpWhatItsTrialsSawOfTheGpu) {
+  std::vector<Profile> trials;
+  for (int i = 0; i < 2; ++i) {
+    job::Measurement m = Inference({20, 10, 30, 20});
+    m.traced = false;
+    m.device_memory = job::DeviceMemory{
+        .steps = 4, .peak_reserved_bytes = 100 - i, .allocations = 10, .frees = 10 + i};
+    job::GpuWatch watch;
+    watch.uuid = "GPU-1";
+    watch.throttled_ratio = 0.2 * i;
+    watch.limits = i == 0 ? std::vector<std::string>{"power cap"}
+                          : std::vector<std::string>{"power cap", "hot"};
+    watch.sm_clock_min_mhz = 1000 + i;
+    watch.sm_clock_max_mhz = 1400 - i;
+    watch.sm_clock_mean_mhz = 1200 + 2 * i;
+    watch.energy_j = 7;
+    watch.foreign = {{7, "python", 100 + i, i == 0 ? std::optional<int64_t>(30) : std::nullopt}};
+    watch.samples = {{.at_ns = 1}};
+    m.gpu_watch = watch;
+    trials.push_back(BuildProfile(m));
+  }
+  job::Measurement blind = Inference({20, 10, 30, 20});
+  blind.traced = false;
+  blind.gpu_watch = job::GpuWatch{.unavailable = "the NVIDIA driver does not answer"};
+  trials.push_back(BuildProfile(blind));
+  trials.back().device_memory = trials.front().device_memory;
+  const Profile all = AggregateTrials(trials, {"a", "b", "c"});
+  ASSERT_TRUE(all.device_memory.has_value());
+  EXPECT_EQ(all.device_memory->steps, 12);
+  EXPECT_EQ(all.device_memory->frees, 31);
+  EXPECT_EQ(all.device_memory->peak_reserved_bytes, 100);
+  const job::GpuWatch& watch = *all.gpu_watch;
+  EXPECT_EQ(watch.unavailable, "") << "two trials knew";
+  EXPECT_DOUBLE_EQ(watch.throttled_ratio, 0.1);
+  EXPECT_THAT(watch.limits, ElementsAre("power cap", "hot"));
+  EXPECT_EQ(watch.sm_clock_min_mhz, 1000);
+  EXPECT_EQ(watch.sm_clock_max_mhz, 1400);
+  EXPECT_EQ(watch.sm_clock_mean_mhz, 1201);
+  EXPECT_EQ(watch.energy_j, 14);
+  ASSERT_EQ(watch.foreign.size(), 1u);
+  EXPECT_EQ(watch.foreign[0].memory_bytes, 101);
+  EXPECT_EQ(watch.foreign[0].busy_percent, 30);
+  EXPECT_THAT(watch.samples, IsEmpty()) << "they stay with their trials";
 }
 
 TEST(MeasuredProfileTest, TrainingCountsTheImagesItProcessed) {

@@ -14,6 +14,7 @@ namespace libreyolo::worker {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -111,6 +112,7 @@ TEST_F(GpuSamplerTest, OfAMigInstanceOnlyItsOwnProcessesCount) {
   EXPECT_THAT(watch.foreign, IsEmpty());
   EXPECT_EQ(watch.sm_clock_mean_mhz, 1500);
   EXPECT_EQ(watch.uuid, "MIG-1");
+  EXPECT_THAT(watch.name, EndsWith(" MIG 1g")) << "the GPU's model and the instance's profile";
 }
 
 TEST_F(GpuSamplerTest, ADriverThatHangsCostsSamplesOnly) {

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "tests/support/status_matchers.h"
 
@@ -12,7 +14,14 @@ namespace libreyolo::worker {
 namespace {
 
 using ::libreyolo::testing::FailsWith;
+using ::testing::Contains;
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Gt;
+using ::testing::IsEmpty;
+using ::testing::Le;
+using ::testing::Pair;
+using ::testing::StartsWith;
 
 // A device on which a step takes 100 bytes and 10 for each image.
 struct FakeSteps {
@@ -101,6 +110,49 @@ TEST(ChooseBatchTest, OtherErrorsEndIt) {
     return MakeError(reason::kCancelled, "the job was cancelled");
   };
   EXPECT_THAT(ChooseBatch({.budget_bytes = 1000}, fail).status(), FailsWith(reason::kCancelled));
+}
+
+absl::Status Failure() {
+  return MakeError(reason::kOutOfMemory, "out of memory: CUDA", {"use a smaller --batch"},
+                   {{"device", "cuda:0"}});
+}
+
+TEST(WithBatchThatFitsTest, NamesTheLargestThatRan) {
+  FakeSteps steps;
+  steps.out_of_memory_above = 400;  // a batch of 30
+  const absl::Status status = WithBatchThatFits(Failure(), 64, 1000, std::ref(steps));
+  ASSERT_TRUE(HasReason(status, reason::kOutOfMemory));
+  const ErrorDetail detail = GetErrorDetail(status);
+  EXPECT_EQ(detail.message, "out of memory: CUDA");
+  const int fitting = std::stoi(detail.metadata.back().second);
+  EXPECT_GE(fitting, 7);
+  EXPECT_LT(fitting, 30) << "a little less than what ran";
+  EXPECT_THAT(steps.tried, Contains(Gt(fitting)));
+  EXPECT_THAT(detail.hints.front(), StartsWith(absl::StrCat("--batch ", fitting, " fits")));
+  EXPECT_THAT(steps.tried, Each(Le(63))) << "what failed is not tried again";
+}
+
+TEST(WithBatchThatFitsTest, OneIsTheLeast) {
+  FakeSteps steps;
+  steps.out_of_memory_above = 50;
+  for (const int batch : {1, 8, -1}) {
+    const ErrorDetail detail =
+        GetErrorDetail(WithBatchThatFits(Failure(), batch, 1000, std::ref(steps)));
+    EXPECT_THAT(detail.metadata, Contains(Pair("fitting_batch", "0")));
+    EXPECT_THAT(detail.hints.front(), StartsWith("a batch of 1 does not fit either"));
+  }
+  EXPECT_THAT(steps.tried, ElementsAre(1)) << "a batch of 1 that failed is not tried again";
+}
+
+TEST(WithBatchThatFitsTest, OtherFailuresStand) {
+  FakeSteps steps;
+  const absl::Status crash = MakeError(reason::kInternal, "LibTorch: no kernel");
+  EXPECT_EQ(WithBatchThatFits(crash, 8, 1000, std::ref(steps)), crash);
+  EXPECT_THAT(steps.tried, IsEmpty());
+  const auto cancelled = [](int) -> absl::StatusOr<int64_t> {
+    return MakeError(reason::kCancelled, "the job was cancelled");
+  };
+  EXPECT_EQ(WithBatchThatFits(Failure(), 8, 1000, cancelled), Failure());
 }
 
 }  // namespace

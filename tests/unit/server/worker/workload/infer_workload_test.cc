@@ -4,6 +4,7 @@
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/job/measurement_json.h"
 #include "server/worker/capture/null_source.h"
@@ -86,6 +89,38 @@ std::set<std::string> Codes(const job::Measurement& m) {
   std::set<std::string> codes;
   for (const job::Finding& finding : m.findings) codes.insert(finding.code);
   return codes;
+}
+
+// Lets the process take so much more memory, and lifts that again.
+class MemoryAllowance {
+ public:
+  explicit MemoryAllowance(rlim_t more_bytes) {
+    const std::string status = ReadFile("/proc/self/status").value_or("");
+    const size_t at = status.find("VmData:");
+    const rlim_t now = std::stoull(status.substr(at + 7)) * 1024;
+    EXPECT_EQ(getrlimit(RLIMIT_DATA, &before_), 0);
+    const rlimit allowed{now + more_bytes, before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_DATA, &allowed), 0);
+  }
+  ~MemoryAllowance() { setrlimit(RLIMIT_DATA, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(InferWorkloadTest, OutOfMemoryNamesTheBatchThatFits) {
+  plan_.imgsz = 320;
+  plan_.batch = 32;
+  plan_.warmup = 1;
+  const MemoryAllowance allowance(rlim_t{120} << 20);
+  const auto measured = Run();
+  ASSERT_THAT(measured, FailsWith(reason::kOutOfMemory));
+  const ErrorDetail detail = GetErrorDetail(measured.status());
+  ASSERT_EQ(detail.metadata.back().first, "fitting_batch");
+  const int fitting = std::stoi(detail.metadata.back().second);
+  EXPECT_GE(fitting, 1);
+  EXPECT_LT(fitting, 32);
+  EXPECT_THAT(detail.hints.front(), HasSubstr(absl::StrCat("--batch ", fitting, " fits")));
 }
 
 TEST_F(InferWorkloadTest, MeasuresEveryRun) {
