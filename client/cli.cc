@@ -12,21 +12,33 @@
 #include "client/help.h"
 #include "common/base/error.h"
 #include "common/json/json_value.h"
+#include "common/rpc/status_convert.h"
 
 namespace libreyolo::client {
 namespace {
+
+// Under which the server's log knows the call; empty where no served daemon was asked.
+std::string RequestIdIn(const ErrorDetail& detail) {
+  for (const auto& [key, value] : detail.metadata) {
+    if (key == rpc::kRequestIdFact) return value;
+  }
+  return "";
+}
 
 void PrintError(const absl::Status& status, bool json, std::ostream& err) {
   const ErrorDetail detail = GetErrorDetail(status);
   if (!json) {
     err << "error: " << detail.message << "\n";
     for (const std::string& hint : detail.hints) err << "hint:  " << hint << "\n";
+    if (const std::string id = RequestIdIn(detail); !id.empty())
+      err << "       request id " << id << ", for the server's operator\n";
     return;
   }
   JsonValue object{JsonValue::Object{}};
   object.Set("reason", detail.reason);
   object.Set("message", detail.message);
   object.Set("hints", JsonValue(JsonValue::Array(detail.hints.begin(), detail.hints.end())));
+  if (const std::string id = RequestIdIn(detail); !id.empty()) object.Set(rpc::kRequestIdFact, id);
   err << object.ToCompact() << "\n";
 }
 

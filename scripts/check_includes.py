@@ -38,6 +38,7 @@ ONLY_IN = {
     r"^sqlite3\.h": ["server/daemon/store/sqlite.cc"],
     r"^curl/": ["server/daemon/inputs/hub_download.cc"],
     r"^yaml-cpp/": ["server/worker/data/"],
+    r"^prometheus/": ["server/daemon/metrics/"],
     r"^simdjson": ["common/json/", "common/trace/", "server/worker/data/"],
 }
 

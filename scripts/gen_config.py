@@ -11,6 +11,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto/libreyolo/config/v1/config.proto"
@@ -29,6 +30,7 @@ SERVICE = {
 # Of settings that have no default.
 EXAMPLES = {
     "log": '"/var/log/libreyolod.log"',
+    "metrics_listen": '"127.0.0.1:9464"',
     "tls_cert": '"/etc/libreyolo/server.crt"',
     "tls_key": '"/etc/libreyolo/server.key"',
     "tls_client_ca": '"/etc/libreyolo/clients.crt"',
@@ -63,9 +65,13 @@ def settings_of_proto():
 
 
 def defaults(binary):
+    """What holds beside the service's own settings; some defaults follow from those."""
     environment = {"PATH": "/usr/bin:/bin", "HOME": HOME}
-    listing = subprocess.run([binary, "--check-config", "--listen", "unix:/run/x", "--store", HOME], env=environment,
-                             check=True, capture_output=True, text=True).stdout
+    with tempfile.NamedTemporaryFile("w", suffix=".textproto") as file:
+        file.write("".join(f"{name}: {value}\n" for name, value in SERVICE.items()))
+        file.flush()
+        listing = subprocess.run([binary, "--check-config", "--config", file.name], env=environment, check=True,
+                                 capture_output=True, text=True).stdout
     return dict(re.match(r"(\w+): (.*)  # ", line).groups() for line in listing.splitlines())
 
 

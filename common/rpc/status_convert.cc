@@ -35,11 +35,14 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
     for (const auto& any : in.details()) {
       google::rpc::ErrorInfo info;
       google::rpc::Help help;
+      google::rpc::RequestInfo request;
       if (any.UnpackTo(&info) && info.domain() == kErrorDomain) {
         detail.reason = info.reason();
         for (const auto& [key, value] : info.metadata()) detail.metadata.emplace_back(key, value);
       } else if (any.UnpackTo(&help)) {
         for (const auto& link : help.links()) detail.hints.push_back(link.description());
+      } else if (any.UnpackTo(&request)) {
+        detail.metadata.emplace_back(kRequestIdFact, request.request_id());
       }
     }
   }

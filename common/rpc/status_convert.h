@@ -9,6 +9,9 @@
 
 namespace libreyolo::rpc {
 
+// The fact of an error that names the call in the server's log, where the server told it.
+inline constexpr char kRequestIdFact[] = "request_id";
+
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // A status without our details (gRPC's own, a proxy's) keeps its code and text and gets a reason

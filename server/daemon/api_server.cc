@@ -14,20 +14,13 @@
 namespace libreyolo::daemon {
 namespace {
 
-// What the health service is asked about.
-const char* const kServices[] = {
-    "libreyolo.profile.v1.JobService", "libreyolo.profile.v1.ProfileService",
-    "libreyolo.profile.v1.DeviceService", "libreyolo.profile.v1.ServerService"};
-
 constexpr int kMaxMessageBytes = 1 << 20;
 constexpr int kMaxHeaderBytes = 16 << 10;
 constexpr int kMaxStreamsPerConnection = 128;
 constexpr int kAccounts = 128;
 constexpr int kLocalAccounts = 2;  // the user and root
 
-int ToMs(absl::Duration duration) {
-  return static_cast<int>(absl::ToInt64Milliseconds(duration));
-}
+int ToMs(absl::Duration duration) { return static_cast<int>(absl::ToInt64Milliseconds(duration)); }
 
 // A peer that says nothing for long is gone, and one that never says what it wants must go.
 void SetDeadlines(bool local, grpc::ServerBuilder& builder) {
@@ -91,11 +84,16 @@ absl::Status ApiServer::Build(const std::vector<grpc::Service*>& services) {
     ports_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   }
+  if (options_.observer != nullptr) {
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watches;
+    // One who owns the daemon needs nobody to name a call to.
+    watches.push_back(MakeCallWatch(*options_.observer, /*name_in_errors=*/!options_.local));
+    builder.experimental().SetInterceptorCreators(std::move(watches));
+  }
   for (grpc::Service* service : services) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return absl::InternalError("gRPC does not start");
-  for (const char* service : kServices)
-    server_->GetHealthCheckService()->SetServingStatus(service, true);
+  SetHealth(options_.health);
   return absl::OkStatus();
 }
 
@@ -122,8 +120,9 @@ std::vector<std::string> ApiServer::addresses() const {
   return names;
 }
 
-void ApiServer::SetServing(bool serving) {
-  server_->GetHealthCheckService()->SetServingStatus(serving);
+void ApiServer::SetHealth(const HealthFacts& facts) {
+  for (const auto& [service, serving] : ServingOf(facts))
+    server_->GetHealthCheckService()->SetServingStatus(service, serving);
 }
 
 void ApiServer::Shutdown(absl::Duration grace) {

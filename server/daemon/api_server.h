@@ -12,7 +12,9 @@
 #include "server/daemon/access/accounts.h"
 #include "server/daemon/access/tls.h"
 #include "server/daemon/door.h"
+#include "server/daemon/health.h"
 #include "server/daemon/listen.h"
+#include "server/daemon/service/call_watch.h"
 
 namespace libreyolo::daemon {
 
@@ -25,6 +27,8 @@ class ApiServer {
     bool reflection = false;           // tells callers, without asking who they are, what there is
     bool local = false;                // one user's: no other account than root gets in
     Door::Limits connections;
+    CallObserver* observer = nullptr;  // told of every call; outlives the server
+    HealthFacts health;                // at first
   };
   // `services` outlive it. Callers get in from here on. InvalidArgument for files of TLS that are
   // of no use.
@@ -34,8 +38,8 @@ class ApiServer {
 
   // As "host:port" or "unix:PATH", with the ports that were bound.
   std::vector<std::string> addresses() const;
-  // What the health service says of everything.
-  void SetServing(bool serving);
+  // What the health service says from now on.
+  void SetHealth(const HealthFacts& facts);
   // Takes no more connections, and ends the calls that are not done within `grace`.
   void Shutdown(absl::Duration grace);
 

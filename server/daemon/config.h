@@ -27,7 +27,9 @@ struct Config {
   std::vector<std::string> datasets_folders;
   std::string cache_dir;  // default: $XDG_CACHE_HOME/libreyolo
   std::string hub_base_url;
-  std::string log_path;  // empty: stderr
+  std::string log_path;           // empty: stderr
+  std::string metrics_listen;     // HOST:PORT; empty: no metrics
+  bool metrics_anywhere = false;  // which may be off loopback
   absl::Duration heartbeat = absl::Seconds(60);
 
   bool worker_network = false;  // workers keep the host's network

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,12 +25,15 @@
 #include "server/daemon/control_loop.h"
 #include "server/daemon/device/device_inventory.h"
 #include "server/daemon/device/device_pool.h"
+#include "server/daemon/health.h"
 #include "server/daemon/jobs/job_inputs.h"
 #include "server/daemon/jobs/job_manager.h"
 #include "server/daemon/jobs/retrying_job_store.h"
 #include "server/daemon/jobs/store_steps.h"
 #include "server/daemon/launch/process_launcher.h"
 #include "server/daemon/listen.h"
+#include "server/daemon/metrics/metrics.h"
+#include "server/daemon/service/call_watch.h"
 #include "server/daemon/service/device_service.h"
 #include "server/daemon/service/job_service.h"
 #include "server/daemon/service/profile_reader.h"
@@ -49,6 +53,7 @@ namespace v1 = ::libreyolo::profile::v1;
 constexpr unsigned kTraceThreads = 2;  // that parse one trace; more wait for the one that collects
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 constexpr absl::Duration kCallGrace = absl::Seconds(2);
+constexpr absl::Duration kStoreProbe = absl::Seconds(5);
 
 // Everything that lives as long as the daemon, in the order in which it is built; destroyed the
 // other way round.
@@ -83,6 +88,11 @@ class Daemon {
   void WatchSignals();
   void OnSignal();
   void WatchIdleness();
+  void WatchStore();
+  absl::StatusOr<StoreFigures> CountStore() const;
+  absl::Status ServeMetrics();
+  HealthFacts Health() const;
+  void TellHealth();
   void Shutdown();
   v1::Capabilities FixedCapabilities() const;
 
@@ -95,6 +105,7 @@ class Daemon {
   DeviceInventory devices_;
   DevicePool device_pool_;
   std::unique_ptr<Index> index_;
+  Metrics metrics_{[this] { return CountStore(); }};
   BlobStore blobs_;
   ProfileStore profiles_;
   JobInputs inputs_;
@@ -112,6 +123,8 @@ class Daemon {
   std::unique_ptr<DeviceService> device_service_;
   std::unique_ptr<ServerService> server_service_;
   std::unique_ptr<ApiServer> server_;
+  std::unique_ptr<MetricsServer> metrics_server_;
+  bool store_writable_ = true;
   std::thread shutdown_;
   UniqueFd signals_;
   int signal_count_ = 0;
@@ -204,7 +217,8 @@ absl::Status Daemon::Start() {
   LY_ASSIGN_OR_RETURN(index_, Index::Open(config_.state_dir + "/index.sqlite"));
   blobs_.Sweep();
   steps_ = std::make_unique<StoreSteps>(layout_, profiles_, *index_, inputs_);
-  uploads_ = std::make_unique<UploadBook>(*index_, blobs_, config_.max_stored_bytes_per_user);
+  uploads_ = std::make_unique<UploadBook>(*index_, blobs_, config_.max_stored_bytes_per_user,
+                                          [this](int64_t bytes) { metrics_.UploadStored(bytes); });
   trace::ReadLimits trace_limits = config_.trace_limits;
   trace_limits.threads =
       static_cast<int>(std::min(kTraceThreads, std::thread::hardware_concurrency()));
@@ -221,7 +235,8 @@ absl::Status Daemon::Start() {
                        [this](bool measuring) { pool_->SetQuiet(measuring); }, BuildId(),
                        [this](const std::string& device, int64_t pid) {
                          return devices_.HasProcessOf(device, pid);
-                       }},
+                       },
+                       &metrics_},
       limits);
   LY_ASSIGN_OR_RETURN(const auto committed, RecoverStore());
   LY_RETURN_IF_ERROR(jobs_->Recover(committed));
@@ -237,7 +252,11 @@ absl::Status Daemon::Start() {
       *gate_, loop_, *pool_, devices_, *jobs_, FixedCapabilities(),
       [this](bool cordoned) { return SetCordon(cordoned); }, [this] { BeginDrain(); }});
   WatchSignals();
-  return StartServer();
+  TellHealth();
+  LY_RETURN_IF_ERROR(ServeMetrics());
+  LY_RETURN_IF_ERROR(StartServer());
+  WatchStore();
+  return absl::OkStatus();
 }
 
 absl::Status Daemon::ClaimAddresses() {
@@ -248,6 +267,56 @@ absl::Status Daemon::ClaimAddresses() {
     addresses_.push_back(std::move(address));
   }
   return absl::OkStatus();
+}
+
+absl::Status Daemon::ServeMetrics() {
+  if (config_.metrics_listen.empty()) return absl::OkStatus();
+  LY_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Start(config_.metrics_listen, metrics_));
+  LogInfo("metrics", {{"address", config_.metrics_listen}, {"port", metrics_server_->port()}});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StoreFigures> Daemon::CountStore() const {
+  LY_ASSIGN_OR_RETURN(const Index::Totals totals, index_->StoreTotals());
+  struct statvfs disk {};
+  if (statvfs(config_.state_dir.c_str(), &disk) != 0)
+    return ErrnoStatus(errno, "look at", config_.state_dir);
+  return StoreFigures{totals.profile_count,
+                      totals.profile_bytes,
+                      totals.replaced_count,
+                      totals.replaced_bytes,
+                      totals.upload_bytes,
+                      static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize)};
+}
+
+// Every while: a disk that is full or gone shows before a job is lost to it.
+void Daemon::WatchStore() {
+  pool_->Submit([this] {
+    const absl::Status status = ProbeStore(config_.state_dir);
+    loop_.Post([this, status] {
+      if (status.ok() != store_writable_) {
+        store_writable_ = status.ok();
+        if (status.ok()) LogInfo("store writable again", {{"store", config_.state_dir}});
+        if (!status.ok()) {
+          LogError("store not writable",
+                   {{"store", config_.state_dir}, {"error", status.message()}});
+        }
+        TellHealth();
+      }
+      loop_.RunAfter(kStoreProbe, [this] { WatchStore(); });
+    });
+  });
+}
+
+void Daemon::TellHealth() {
+  const HealthFacts facts = Health();
+  if (server_ != nullptr) server_->SetHealth(facts);  // which begins with it
+  metrics_.SetAccepting(facts.accepts_jobs());
+  metrics_.SetStoreWritable(facts.store_writable);
+}
+
+HealthFacts Daemon::Health() const {
+  return {jobs_->draining(), jobs_->cordoned(), store_writable_};
 }
 
 absl::Status Daemon::OpenGate() {
@@ -270,6 +339,8 @@ absl::Status Daemon::StartServer() {
   // Who is not let in needs no list of what there is.
   options.reflection = !config_.has_users();
   options.local = config_.local;
+  options.observer = &metrics_;
+  options.health = Health();
   options.connections = {static_cast<int>(config_.max_connections),
                          static_cast<int>(config_.max_connections_per_peer)};
   LY_ASSIGN_OR_RETURN(server_, ApiServer::Start(std::move(options),
@@ -308,8 +379,8 @@ void Daemon::OnSignal() {
 void Daemon::BeginDrain() {
   if (jobs_->draining()) return;
   LogInfo("draining", {{"active_jobs", jobs_->active_count()}});
-  server_->SetServing(false);
   jobs_->Drain([this] { Shutdown(); });
+  TellHealth();
 }
 
 // On disk first: a server that an admin cordoned must not come back open.
@@ -320,6 +391,7 @@ absl::Status Daemon::SetCordon(bool cordoned) {
     return ErrnoStatus(errno, "remove", CordonPath());
   }
   jobs_->SetCordoned(cordoned);
+  TellHealth();
   return absl::OkStatus();
 }
 
@@ -347,6 +419,7 @@ absl::Status Daemon::Run() {
   if (config_.local) WatchIdleness();
   loop_.Run();
   if (shutdown_.joinable()) shutdown_.join();
+  metrics_server_.reset();
   server_.reset();
   jobs_.reset();
   pool_.reset();
@@ -359,6 +432,16 @@ absl::Status Daemon::Run() {
 absl::Status CheckStart(const Config& config) {
   for (const std::string& listen : config.listen)
     LY_RETURN_IF_ERROR(CheckAddress(listen, !config.tls.certificate.empty()));
+  if (!config.metrics_listen.empty()) {
+    LY_ASSIGN_OR_RETURN(const HostPort metrics,
+                        ParseHostPort(config.metrics_listen, "--metrics-listen"));
+    if (!metrics.is_loopback && !config.metrics_anywhere) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--metrics-listen ", config.metrics_listen,
+          ": other hosts could read the metrics there, over plain HTTP; listen on 127.0.0.1, or "
+          "give --metrics-anywhere where a firewall decides who may"));
+    }
+  }
   if (!config.users_path.empty()) LY_RETURN_IF_ERROR(UserFile::Open(config.users_path).status());
   if (!config.tls.certificate.empty()) {
     LY_RETURN_IF_ERROR(
@@ -368,6 +451,7 @@ absl::Status CheckStart(const Config& config) {
 }
 
 absl::Status RunDaemon(const Config& config) {
+  LY_RETURN_IF_ERROR(CheckStart(config));
   LY_RETURN_IF_ERROR(MakeDirectories(config.state_dir, 0700));
   Daemon daemon(config);
   LY_RETURN_IF_ERROR(daemon.Start());

@@ -2,14 +2,17 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/file.h"
 #include "common/base/sha256.h"
 #include "common/base/version.h"
+#include "common/rpc/status_convert.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "tests/integration/daemon_fixture.h"
 #include "tests/support/status_matchers.h"
@@ -237,7 +240,113 @@ TEST_F(DaemonApiTest, TwoDaemonsOfAHostMeasureOneAfterTheOther) {
   EXPECT_EQ(WaitForEnd(waiting.id()).state(), v1::JOB_STATE_SUCCEEDED);
 }
 
-TEST_F(DaemonApiTest, CapabilitiesHealthAndReflectionAnswer) {
+// "0", "1" or "?" for each service: the whole server, jobs, profiles, devices, the server itself.
+std::string HealthOf(const std::shared_ptr<grpc::Channel>& channel) {
+  const auto stub = grpc::health::v1::Health::NewStub(channel);
+  std::string out;
+  for (const char* service :
+       {"", "libreyolo.profile.v1.JobService", "libreyolo.profile.v1.ProfileService",
+        "libreyolo.profile.v1.DeviceService", "libreyolo.profile.v1.ServerService"}) {
+    grpc::ClientContext context;
+    grpc::health::v1::HealthCheckRequest request;
+    request.set_service(service);
+    grpc::health::v1::HealthCheckResponse response;
+    const grpc::Status status = stub->Check(&context, request, &response);
+    out += !status.ok()                                                          ? '?'
+           : response.status() == grpc::health::v1::HealthCheckResponse::SERVING ? '1'
+                                                                                 : '0';
+  }
+  return out;
+}
+
+TEST_F(DaemonApiTest, HealthIsToldForEachService) {
+  StartDaemon();
+  ASSERT_TRUE(Eventually([&] { return HealthOf(channel_) == "11111"; })) << HealthOf(channel_);
+
+  grpc::health::v1::HealthCheckRequest unknown;
+  unknown.set_service("libreyolo.profile.v1.NoService");
+  grpc::ClientContext unknown_context;
+  grpc::health::v1::HealthCheckResponse response;
+  EXPECT_EQ(grpc::health::v1::Health::NewStub(channel_)
+                ->Check(&unknown_context, unknown, &response)
+                .error_code(),
+            grpc::StatusCode::NOT_FOUND);
+
+  // A cordoned server is alive and read from, but no place for jobs; also after a restart.
+  grpc::ClientContext cordon;
+  v1::SetCordonRequest request;
+  request.set_cordoned(true);
+  v1::Capabilities capabilities;
+  ASSERT_TRUE(server_->SetCordon(&cordon, request, &capabilities).ok());
+  EXPECT_EQ(HealthOf(channel_), "10111");
+  KillDaemon();
+  StartDaemon();
+  ASSERT_TRUE(Eventually([&] { return HealthOf(channel_) == "10111"; })) << HealthOf(channel_);
+  grpc::ClientContext uncordon;
+  request.set_cordoned(false);
+  ASSERT_TRUE(server_->SetCordon(&uncordon, request, &capabilities).ok());
+  EXPECT_EQ(HealthOf(channel_), "11111");
+
+  // A store that cannot be written to takes no jobs, until it can.
+  std::filesystem::create_directories(Path("store/probe/in-the-way"));
+  ASSERT_TRUE(Eventually([&] { return HealthOf(channel_) == "10111"; })) << HealthOf(channel_);
+  EXPECT_THAT(daemon_->Output(), HasSubstr("store not writable"));
+  std::filesystem::remove_all(Path("store/probe"));
+  ASSERT_TRUE(Eventually([&] { return HealthOf(channel_) == "11111"; })) << HealthOf(channel_);
+  EXPECT_THAT(daemon_->Output(), HasSubstr("store writable again"));
+
+  // Draining, with a job that holds it up: nothing is to be sent here.
+  Script("held", Until(Path("go"), "trace own\nfinish\n"));
+  const v1::Job job = Submit("runs/held");
+  WaitFor(job.id(), v1::JOB_STATE_MEASURING);
+  daemon_->Signal(SIGTERM);
+  ASSERT_TRUE(Eventually([&] { return HealthOf(channel_) == "00000"; })) << HealthOf(channel_);
+  Touch("go");
+  EXPECT_EQ(daemon_->Wait(), 0);
+}
+
+TEST_F(DaemonApiTest, EveryCallHasARequestId) {
+  StartDaemon();
+  std::set<std::string> ids;
+  const auto note = [&](const grpc::ClientContext& context) {
+    const auto& trailing = context.GetServerTrailingMetadata();
+    ASSERT_EQ(trailing.count("x-libreyolo-request-id"), 1u);
+    const auto id = trailing.find("x-libreyolo-request-id")->second;
+    ids.emplace(id.data(), id.size());
+  };
+  grpc::ClientContext good;
+  // What a caller claims to be its id counts for nothing.
+  good.AddMetadata("x-libreyolo-request-id", "forged");
+  v1::Capabilities capabilities;
+  ASSERT_TRUE(server_->GetCapabilities(&good, {}, &capabilities).ok());
+  note(good);
+
+  grpc::ClientContext bad;
+  v1::GetJobRequest request;
+  request.set_id("no-such-job");
+  v1::Job job;
+  const grpc::Status refused = jobs_->GetJob(&bad, request, &job);
+  note(bad);
+  EXPECT_EQ(ReasonOf(refused), "JOB_NOT_FOUND");
+  const ErrorDetail detail = GetErrorDetail(rpc::FromGrpcStatus(refused));
+  ASSERT_FALSE(detail.metadata.empty());
+  EXPECT_EQ(detail.metadata.back().first, "request_id");
+  EXPECT_EQ(ids.count(detail.metadata.back().second), 1u);
+
+  grpc::ClientContext stream_context;
+  v1::WatchJobRequest watch;
+  watch.set_id("no-such-job");
+  const auto stream = jobs_->WatchJob(&stream_context, watch);
+  v1::JobEvent event;
+  EXPECT_FALSE(stream->Read(&event));
+  EXPECT_EQ(ReasonOf(stream->Finish()), "JOB_NOT_FOUND");
+  note(stream_context);
+
+  EXPECT_EQ(ids.size(), 3u);
+  EXPECT_EQ(ids.count("forged"), 0u);
+}
+
+TEST_F(DaemonApiTest, CapabilitiesAndReflectionAnswer) {
   StartDaemon();
   grpc::ClientContext context;
   v1::Capabilities capabilities;
@@ -248,16 +357,6 @@ TEST_F(DaemonApiTest, CapabilitiesHealthAndReflectionAnswer) {
   EXPECT_FALSE(capabilities.local());
   EXPECT_TRUE(capabilities.worker_available());
   EXPECT_EQ(context.GetServerInitialMetadata().count("x-libreyolo-build"), 1u);
-
-  const auto health = grpc::health::v1::Health::NewStub(channel_);
-  for (const char* service : {"", "libreyolo.profile.v1.JobService"}) {
-    grpc::ClientContext health_context;
-    grpc::health::v1::HealthCheckRequest request;
-    request.set_service(service);
-    grpc::health::v1::HealthCheckResponse response;
-    ASSERT_TRUE(health->Check(&health_context, request, &response).ok()) << service;
-    EXPECT_EQ(response.status(), grpc::health::v1::HealthCheckResponse::SERVING) << service;
-  }
 
   // This gRPC ships no messages of the reflection service: field 7 (list_services) by hand.
   grpc::ClientContext reflection_context;

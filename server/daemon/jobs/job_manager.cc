@@ -95,6 +95,8 @@ void JobManager::Move(Job& job, JobState next) {
   LogInfo("job state", {{"job", job.id()}, {"from", Name(job.state())}, {"to", Name(next)}});
   const absl::Time now = deps_.clock.Wall();
   v1::Job& record = job.record.job;
+  if (deps_.observer != nullptr && next != job.state())
+    deps_.observer->JobMoved(job.state(), next, record.error().reason());
   record.set_state(static_cast<v1::JobState>(next));
   if (next == JobState::kStarting && !record.has_start_time())
     SetTime(now, *record.mutable_start_time());
@@ -139,6 +141,7 @@ absl::Status JobManager::Recover(const std::map<std::string, CommittedResult>& r
     if (spec.ok()) job.spec = *spec;
     job.place = {job.id(), job.spec.workspace, job.spec.project};
     jobs_.emplace(job.id(), std::move(owned));
+    if (deps_.observer != nullptr) deps_.observer->JobAdded(job.state());
     if (job.state() != JobState::kQueued) {
       KillLeftoverProcesses(job.id(), job.record.worker_pid, job.record.worker_start_ticks);
     }
@@ -147,7 +150,11 @@ absl::Status JobManager::Recover(const std::map<std::string, CommittedResult>& r
       // The commit is the decision; the daemon died before it could write the state down.
       job.record.job.set_profile(committed->second.profile);
       job.record.job.set_trace(committed->second.trace);
-      if (job.state() != JobState::kAnalyzing) job.record.job.set_state(v1::JOB_STATE_ANALYZING);
+      if (job.state() != JobState::kAnalyzing) {
+        if (deps_.observer != nullptr)
+          deps_.observer->JobMoved(job.state(), JobState::kAnalyzing, "");
+        job.record.job.set_state(v1::JOB_STATE_ANALYZING);
+      }
       Finish(job, JobState::kSucceeded);
       continue;
     }
@@ -239,8 +246,11 @@ absl::StatusOr<v1::Job> JobManager::Submit(const Request& request) {
   event.mutable_job()->clear_spec();
   // Written ahead: a job that was answered for exists after a crash.
   LY_RETURN_IF_ERROR(deps_.store.Put(job.record, &event));
-  LogInfo("job queued",
-          {{"job", job.id()}, {"principal", request.principal}, {"device", request.device}});
+  LogInfo("job queued", {{"job", job.id()},
+                         {"request", request.call_id},
+                         {"principal", request.principal},
+                         {"device", request.device}});
+  if (deps_.observer != nullptr) deps_.observer->JobAdded(JobState::kQueued);
   const std::string id = job.id();
   jobs_.emplace(id, std::move(owned));
   queue_.push_back(id);
@@ -326,6 +336,10 @@ void JobManager::RequestCancel(Job& job) {
   EndIfStopped(job);
 }
 
+void JobManager::CountCrash(absl::string_view reason) const {
+  if (deps_.observer != nullptr) deps_.observer->WorkerCrashed(reason);
+}
+
 void JobManager::Fail(Job& job, absl::Status error) {
   if (job.error.ok()) job.error = std::move(error);
   job.cancelled->store(true);
@@ -365,6 +379,8 @@ void JobManager::Finish(Job& job, JobState state) {
     durations_.push_back(deps_.clock.Wall() - job.started);
     if (durations_.size() > kDurationsKept) durations_.pop_front();
   }
+  if (job.lease != nullptr && deps_.observer != nullptr)
+    deps_.observer->LeaseEnded(job.lease->device(), deps_.clock.Wall() - job.started);
   // The device is free before anybody hears that the job ended.
   job.lease.reset();
   Move(job, state);

@@ -22,6 +22,7 @@
 #include "common/job/job_spec.h"
 #include "libreyolo/profile/v1/job.pb.h"
 #include "server/daemon/device/device_pool.h"
+#include "server/daemon/jobs/job_observer.h"
 #include "server/daemon/jobs/job_state.h"
 #include "server/daemon/jobs/job_steps.h"
 #include "server/daemon/jobs/job_store.h"
@@ -57,6 +58,7 @@ class JobManager {
     // True while the driver still counts a process of the worker `pid` on a GPU. May block: called
     // on the executor. Empty where no GPU can be asked.
     std::function<bool(const std::string& device, int64_t pid)> is_on_device = {};
+    JobObserver* observer = nullptr;  // may be null
   };
   struct Request {
     profile::v1::JobSpec wire;
@@ -64,6 +66,7 @@ class JobManager {
     std::string device;
     std::string principal;
     std::string request_id;
+    std::string call_id;  // of the call that asks, for the log
   };
 
   JobManager(Deps deps, JobLimits limits);
@@ -128,6 +131,8 @@ class JobManager {
   void CommitJob(Job& job);
   void OnCommitted(const std::string& id, absl::StatusOr<CommittedResult> result);
 
+  // Counts a worker that did not end as it should; JobObserver tells the reasons.
+  void CountCrash(absl::string_view reason) const;
   // Ends the job with `error` as soon as no process and no step of it runs; the first error wins.
   void Fail(Job& job, absl::Status error);
   void RequestCancel(Job& job);

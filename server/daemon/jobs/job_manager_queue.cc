@@ -108,6 +108,12 @@ void JobManager::UpdateQueue() {
 void JobManager::Start(Job& job, std::unique_ptr<DeviceLease> lease) {
   job.lease = std::move(lease);
   job.started = deps_.clock.Wall();
+  if (deps_.observer != nullptr) {
+    const auto& made = job.record.job.create_time();
+    deps_.observer->LeaseTaken(
+        job.lease->device(),
+        job.started - (absl::FromUnixSeconds(made.seconds()) + absl::Nanoseconds(made.nanos())));
+  }
   job.record.job.clear_progress();
   Move(job, JobState::kStarting);
   job.limit = deps_.runner.RunAfter(absl::Seconds(job.spec.time_limit_s), [this, id = job.id()] {

@@ -1,9 +1,11 @@
 // JobManager: one trial after the other, each in a worker of its own, to the commit.
+#include <cstring>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
+#include "common/base/log.h"
 #include "server/daemon/device/device_inventory.h"
 #include "server/daemon/jobs/active_job.h"
 #include "server/daemon/jobs/job_manager.h"
@@ -52,12 +54,15 @@ void JobManager::OnTrialFolder(const std::string& id, absl::StatusOr<std::string
     OnMessage(id, std::move(message));
   };
   events.on_protocol_error = [this, id](const absl::Status& status) {
-    if (Job* broken = FindActive(id))
-      Fail(*broken, MakeError(reason::kWorkerFailed, status.message()));
+    Job* broken = FindActive(id);
+    if (broken == nullptr) return;
+    CountCrash("protocol");
+    Fail(*broken, MakeError(reason::kWorkerFailed, status.message()));
   };
   events.on_exit = [this, id](const WorkerExit& exit) { OnExit(id, exit); };
   auto worker = deps_.launcher.Launch(request, std::move(events));
   if (!worker.ok()) {
+    CountCrash("not_started");
     return Fail(
         *job, MakeError(reason::kWorkerFailed,
                         absl::StrCat("the worker cannot be started: ", worker.status().message())));
@@ -74,6 +79,7 @@ void JobManager::ArmHeartbeat(Job& job) {
   job.heartbeat = deps_.runner.RunAfter(limits_.heartbeat, [this, id = job.id()] {
     Job* silent = FindActive(id);
     if (silent == nullptr || silent->worker == nullptr) return;
+    CountCrash("silent");
     Fail(*silent,
          MakeError(reason::kWorkerSilent,
                    absl::StrCat("the worker said nothing for ",
@@ -89,6 +95,7 @@ void JobManager::OnMessage(const std::string& id, worker_link::WorkerMessage mes
   if (const auto* hello = std::get_if<worker_link::Hello>(&message)) {
     job->hello = true;
     if (hello->build_id != deps_.build_id) {
+      CountCrash("build");
       Fail(*job, MakeError(reason::kWorkerMismatch,
                            absl::StrCat("the worker is of build ", hello->build_id,
                                         ", libreyolod of build ", deps_.build_id),
@@ -98,6 +105,7 @@ void JobManager::OnMessage(const std::string& id, worker_link::WorkerMessage mes
   }
   if (job->stopping()) return;
   if (!job->hello) {
+    CountCrash("build");
     return Fail(*job, MakeError(reason::kWorkerMismatch, "the worker did not say its build",
                                 {"install both from one build, and restart libreyolod"}));
   }
@@ -132,6 +140,8 @@ void JobManager::OnExit(const std::string& id, const WorkerExit& exit) {
   deps_.runner.CancelTimer(job->heartbeat);
   deps_.runner.CancelTimer(job->grace);
   const int64_t pid = job->record.worker_pid;
+  LogInfo("worker ended",
+          {{"job", id}, {"pid", pid}, {"exit_code", exit.exit_code}, {"signal", exit.signal}});
   job->worker.reset();
   UpdateQuiet();
   job->record.worker_pid = 0;
@@ -166,6 +176,8 @@ void JobManager::AfterExit(const std::string& id, const WorkerExit& exit) {
   if (job->stopping()) return EndIfStopped(*job);
   if (!job->finished || exit.signal != 0 || exit.exit_code != 0) {
     const bool quiet = exit.signal == 0 && exit.exit_code == 0;
+    const char* const signal = exit.signal == 0 ? nullptr : sigabbrev_np(exit.signal);
+    CountCrash(signal != nullptr ? absl::StrCat("SIG", signal) : "exit");
     std::string text = quiet ? std::string("the worker ended without a result")
                              : absl::StrCat("the worker ended with ", Describe(exit));
     if (!exit.last_log_line.empty()) absl::StrAppend(&text, ": ", exit.last_log_line);

@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "server/daemon/service/call_watch.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -148,9 +149,10 @@ absl::StatusOr<Caller> CallGate::Identify(const grpc::CallbackServerContext& con
 absl::StatusOr<Caller> CallGate::Admit(grpc::CallbackServerContext& context, const Access& access) {
   absl::StatusOr<Caller> caller = Identify(context);
   if (!caller.ok()) {
-    LogRefusal(context.peer(), access, caller.status());
+    LogRefusal(context, access, caller.status());
     return caller.status();
   }
+  caller->request_id = RequestIdOf(context);
   // Clients compare it with their own, without a call of its own.
   context.AddInitialMetadata("x-libreyolo-build", config_.build_id);
   if (caller->role >= access.need) return caller;
@@ -161,11 +163,11 @@ absl::StatusOr<Caller> CallGate::Admit(grpc::CallbackServerContext& context, con
                              Name(access.need)),
                 {"ask the server's admin for that role"},
                 {{"principal", caller->principal}, {"role", Name(caller->role)}});
-  LogRefusal(context.peer(), access, status);
+  LogRefusal(context, access, status);
   return status;
 }
 
-void CallGate::LogRefusal(const std::string& peer, const Access& access,
+void CallGate::LogRefusal(const grpc::CallbackServerContext& context, const Access& access,
                           const absl::Status& status) {
   // Whoever knocks all day must not fill the disk.
   const int64_t now_s = MonotonicNs() / 1'000'000'000;
@@ -173,7 +175,8 @@ void CallGate::LogRefusal(const std::string& peer, const Access& access,
     ++refusals_unlogged_;
     return;
   }
-  LogWarning("access refused", {{"peer", peer},
+  LogWarning("access refused", {{"request", RequestIdOf(context)},
+                                {"peer", context.peer()},
                                 {"reason", GetErrorDetail(status).reason},
                                 {"message", status.message()},
                                 {"change", access.change == nullptr ? "" : access.change},
@@ -187,7 +190,8 @@ void CallGate::Audit(const Caller& caller, const Access& access, const absl::Sta
                     {"principal", caller.principal},
                     {"role", Name(caller.role)},
                     {"peer", caller.peer},
-                    {"result", result.ok() ? "OK" : GetErrorDetail(result).reason}});
+                    {"result", result.ok() ? "OK" : GetErrorDetail(result).reason},
+                    {"request", caller.request_id}});
 }
 
 }  // namespace libreyolo::daemon

@@ -24,6 +24,8 @@ struct Caller {
   Role role = Role::kViewer;
   // Where it comes from, for the audit.
   std::string peer;
+  // Of this call, as the log and the caller know it (call_watch.h).
+  std::string request_id;
   // The user who owns a local daemon: may name files of this machine by path.
   bool local_owner = false;
   // One of several users, who has a workspace of the principal's name. Without: the one user of a
@@ -107,7 +109,8 @@ class CallGate {
  private:
   absl::StatusOr<Caller> Identify(const grpc::CallbackServerContext& context) const;
   absl::StatusOr<Caller> IdentifyAccount(const Account& account) const;
-  void LogRefusal(const std::string& peer, const Access& access, const absl::Status& status);
+  void LogRefusal(const grpc::CallbackServerContext& context, const Access& access,
+                  const absl::Status& status);
 
   const Config config_;
   Activity activity_;

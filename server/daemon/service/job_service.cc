@@ -118,6 +118,7 @@ absl::StatusOr<JobManager::Request> JobService::Check(const Caller& caller,
   LY_ASSIGN_OR_RETURN(out.device, deps_.preflight.Check(out.spec, caller.local_owner));
   out.principal = caller.principal;
   out.request_id = request.request_id();
+  out.call_id = caller.request_id;
   return out;
 }
 

@@ -354,4 +354,26 @@ absl::StatusOr<int64_t> Index::StoredBytes(const std::string& principal,
   return sum.Int(0);
 }
 
+absl::StatusOr<Index::Totals> Index::StoreTotals() {
+  const std::lock_guard<std::mutex> lock(mu_);
+  Totals totals;
+  LY_ASSIGN_OR_RETURN(
+      Statement profiles,
+      db_->Prepare("SELECT replaced, COUNT(*), SUM(size_bytes) FROM profiles GROUP BY replaced"));
+  for (;;) {
+    LY_ASSIGN_OR_RETURN(const bool more, profiles.Step());
+    if (!more) break;
+    const bool replaced = profiles.Int(0) != 0;
+    (replaced ? totals.replaced_count : totals.profile_count) = profiles.Int(1);
+    (replaced ? totals.replaced_bytes : totals.profile_bytes) = profiles.Int(2);
+  }
+  // A file that several sent lies there once.
+  LY_ASSIGN_OR_RETURN(Statement uploads,
+                      db_->Prepare("SELECT COALESCE(SUM(size), 0) FROM (SELECT MAX(size_bytes) AS "
+                                   "size FROM uploads GROUP BY digest)"));
+  LY_RETURN_IF_ERROR(uploads.Step().status());
+  totals.upload_bytes = uploads.Int(0);
+  return totals;
+}
+
 }  // namespace libreyolo::daemon

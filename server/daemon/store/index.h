@@ -61,6 +61,16 @@ class Index : public JobStore {
   // What a principal's uploads and the results in a workspace take on disk.
   absl::StatusOr<int64_t> StoredBytes(const std::string& principal, const std::string& workspace);
 
+  // Everything in the store: profiles, those in history, uploads.
+  struct Totals {
+    int64_t profile_count = 0;
+    int64_t profile_bytes = 0;
+    int64_t replaced_count = 0;
+    int64_t replaced_bytes = 0;
+    int64_t upload_bytes = 0;
+  };
+  absl::StatusOr<Totals> StoreTotals();
+
  private:
   explicit Index(std::unique_ptr<Sqlite> db) : db_(std::move(db)) {}
   absl::Status Migrate();

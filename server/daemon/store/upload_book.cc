@@ -62,6 +62,7 @@ UploadBook::Reservation::~Reservation() {
 
 absl::Status UploadBook::Add(const std::string& principal, const std::string& digest,
                              int64_t bytes) {
+  if (on_stored_) on_stored_(bytes);
   return index_.AddUpload(principal, digest, bytes);
 }
 

@@ -2,10 +2,12 @@
 // So a digest alone gives nobody another's file, nor tells whether the server has it. Thread-safe.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "server/daemon/store/blob_store.h"
@@ -16,8 +18,13 @@ namespace libreyolo::daemon {
 class UploadBook {
  public:
   // `max_stored_bytes` is each principal's limit for uploads and results; 0: none. All outlive it.
-  UploadBook(Index& index, const BlobStore& blobs, int64_t max_stored_bytes)
-      : index_(index), blobs_(blobs), max_stored_bytes_(max_stored_bytes) {}
+  // `on_stored` hears of each upload that is complete; may be empty.
+  UploadBook(Index& index, const BlobStore& blobs, int64_t max_stored_bytes,
+             std::function<void(int64_t bytes)> on_stored = {})
+      : index_(index),
+        blobs_(blobs),
+        max_stored_bytes_(max_stored_bytes),
+        on_stored_(std::move(on_stored)) {}
 
   // True when the blob is there and `principal` sent it.
   bool Owns(const std::string& principal, const std::string& digest) const;
@@ -51,6 +58,7 @@ class UploadBook {
   Index& index_;
   const BlobStore& blobs_;
   const int64_t max_stored_bytes_;
+  const std::function<void(int64_t bytes)> on_stored_;
   mutable std::mutex mu_;
   std::map<std::string, int64_t> reserved_;  // bytes under way, by principal
 };
