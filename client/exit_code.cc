@@ -31,6 +31,7 @@ constexpr Row kExact[] = {
     {reason::kQueueFull.name, kExitBusy},
     {reason::kBusy.name, kExitBusy},
     {reason::kQuotaExceeded.name, kExitBusy},
+    {reason::kDiskFull.name, kExitBusy},
     {reason::kUnauthenticated.name, kExitNotPermitted},
     {reason::kPermissionDenied.name, kExitNotPermitted},
 };

@@ -81,6 +81,8 @@ inline constexpr Reason kCaptureForbidden{"CAPTURE_FORBIDDEN",
 inline constexpr Reason kCaptureBusy{"CAPTURE_BUSY", absl::StatusCode::kFailedPrecondition};
 inline constexpr Reason kGpuNotRecorded{"GPU_NOT_RECORDED", absl::StatusCode::kFailedPrecondition};
 inline constexpr Reason kGpuContended{"GPU_CONTENDED", absl::StatusCode::kFailedPrecondition};
+// A worker used up what one may take of CPU time, files or processes; memory is OUT_OF_MEMORY.
+inline constexpr Reason kWorkerLimit{"WORKER_LIMIT", absl::StatusCode::kResourceExhausted};
 inline constexpr Reason kTimeLimit{"TIME_LIMIT", absl::StatusCode::kDeadlineExceeded};
 inline constexpr Reason kDaemonRestarted{"DAEMON_RESTARTED", absl::StatusCode::kAborted};
 inline constexpr Reason kCancelled{"CANCELLED", absl::StatusCode::kCancelled};
@@ -94,6 +96,7 @@ inline constexpr Reason kCordoned{"CORDONED", absl::StatusCode::kUnavailable};
 // Busy: exit 5.
 inline constexpr Reason kQueueFull{"QUEUE_FULL", absl::StatusCode::kResourceExhausted};
 inline constexpr Reason kBusy{"BUSY", absl::StatusCode::kResourceExhausted};
+inline constexpr Reason kDiskFull{"DISK_FULL", absl::StatusCode::kResourceExhausted};
 inline constexpr Reason kQuotaExceeded{"QUOTA_EXCEEDED", absl::StatusCode::kResourceExhausted};
 // Who are you: exit 6.
 inline constexpr Reason kUnauthenticated{"UNAUTHENTICATED", absl::StatusCode::kUnauthenticated};

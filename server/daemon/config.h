@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/trace/read_limits.h"
 #include "server/daemon/access/tls.h"
+#include "server/daemon/launch/worker_limits.h"
 
 namespace libreyolo::daemon {
 
@@ -33,6 +34,7 @@ struct Config {
   absl::Duration heartbeat = absl::Seconds(60);
 
   bool worker_network = false;  // workers keep the host's network
+  WorkerLimits worker_limits;
   unsigned socket_mode = 0600;  // of unix sockets
   std::string socket_group;
   std::string socket_role = "submitter";  // a Role's name or "none"

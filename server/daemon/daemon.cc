@@ -71,7 +71,7 @@ class Daemon {
             {config.weights_folders, config.datasets_folders, config.cache_dir, config.hub_base_url,
              std::getenv("HF_TOKEN") == nullptr ? "" : std::getenv("HF_TOKEN"),
              config_.has_users()}),
-        launcher_({config.worker_path, config.worker_network}, loop_) {}
+        launcher_({config.worker_path, config.worker_network, config.worker_limits}, loop_) {}
 
   absl::Status Start();
   absl::Status Run();

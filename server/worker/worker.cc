@@ -2,12 +2,16 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <thread>
 #include <utility>
 #include <variant>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
@@ -75,8 +79,21 @@ absl::StatusOr<job::Measurement> WatchAndRun(const WorkerPlan& plan, WorkerChann
   return RunPlan(plan, observer);
 }
 
+// What the kernel refuses because of a limit reads like any other failure where it happens.
+absl::Status NameLimit(const absl::Status& status) {
+  static constexpr std::pair<int, const char*> kLimits[] = {
+      {EFBIG, "--worker-file-size"}, {EMFILE, "--worker-files"}, {EAGAIN, "--worker-processes"}};
+  for (const auto& [error, flag] : kLimits) {
+    if (!absl::StrContains(status.message(), std::strerror(error))) continue;
+    return MakeError(reason::kWorkerLimit,
+                     absl::StrCat("the worker ran into a limit: ", status.message()),
+                     {absl::StrCat("measure less, or ask the server's admin to raise ", flag)});
+  }
+  return status;
+}
+
 worker_link::WorkerMessage LastMessage(const absl::StatusOr<job::Measurement>& result) {
-  if (!result.ok()) return worker_link::Failed{result.status()};
+  if (!result.ok()) return worker_link::Failed{NameLimit(result.status())};
   return worker_link::Finished{job::MeasurementToJson(*result).ToCompact(),
                                result->dropped_records};
 }

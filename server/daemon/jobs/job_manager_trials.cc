@@ -40,6 +40,7 @@ void JobManager::OnTrialFolder(const std::string& id, absl::StatusOr<std::string
   request.plan = job->plan;
   request.log_path = deps_.log_path(id);
   request.lease_fds = job->lease->fds();
+  request.time_limit_s = job->spec.time_limit_s;
   if (job->spec.threads > 0)
     request.environment.emplace_back("OMP_NUM_THREADS", absl::StrCat(job->spec.threads));
   for (auto& entry : WorkerDeviceOf(job->record.device).environment) {
@@ -58,6 +59,9 @@ void JobManager::OnTrialFolder(const std::string& id, absl::StatusOr<std::string
     if (broken == nullptr) return;
     CountCrash("protocol");
     Fail(*broken, MakeError(reason::kWorkerFailed, status.message()));
+  };
+  events.on_limit = [this, id](const absl::Status& status) {
+    if (Job* greedy = FindActive(id)) Fail(*greedy, status);
   };
   events.on_exit = [this, id](const WorkerExit& exit) { OnExit(id, exit); };
   auto worker = deps_.launcher.Launch(request, std::move(events));
@@ -174,6 +178,7 @@ void JobManager::AfterExit(const std::string& id, const WorkerExit& exit) {
   Job* job = FindActive(id);
   if (job == nullptr) return;
   if (job->stopping()) return EndIfStopped(*job);
+  if (!exit.limit.ok()) return Fail(*job, exit.limit);
   if (!job->finished || exit.signal != 0 || exit.exit_code != 0) {
     const bool quiet = exit.signal == 0 && exit.exit_code == 0;
     const char* const signal = exit.signal == 0 ? nullptr : sigabbrev_np(exit.signal);

@@ -21,8 +21,8 @@
 namespace libreyolo::daemon {
 namespace {
 
-// Loaders and CUDA open hundreds; a leak must still end somewhere.
-constexpr rlim_t kMaxOpenFiles = 16'384;
+// Past the limit of CPU time a process that shrugs at SIGXCPU is killed.
+constexpr rlim_t kCpuGraceSeconds = 5;
 
 // ---- In the child, between fork and exec: other threads' locks may be held for ever, so only
 // functions that are safe in a signal handler are called, and nothing is allocated.
@@ -47,15 +47,25 @@ int LeaveNetwork(const char* uid_map, const char* gid_map) {
   return mapped ? 0 : errno;
 }
 
-void LimitResources() {
+struct ResourceLimit {
+  int resource;
+  rlim_t soft;
+  rlim_t hard;
+};
+
+// Lowers what is higher. Nothing is raised, so that this works without privileges.
+bool LimitResources(const ResourceLimit* limits, size_t count) {
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    files.rlim_max = std::min(files.rlim_max, kMaxOpenFiles);
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
+  for (size_t i = 0; i < count; ++i) {
+    rlimit now{};
+    const auto resource = static_cast<__rlimit_resource>(limits[i].resource);
+    if (getrlimit(resource, &now) != 0) return false;
+    now.rlim_max = std::min(now.rlim_max, limits[i].hard);
+    now.rlim_cur = std::min(now.rlim_max, limits[i].soft);
+    if (setrlimit(resource, &now) != 0) return false;
   }
+  return true;
 }
 
 void ResetSignals() {
@@ -86,6 +96,8 @@ struct ChildPlan {
   bool allow_network;
   const char* uid_map;
   const char* gid_map;
+  const ResourceLimit* limits;
+  size_t limit_count;
 };
 
 [[noreturn]] void RunChild(const ChildPlan& plan) {
@@ -106,9 +118,12 @@ struct ChildPlan {
   // the call, then the marks have to do.
   syscall(SYS_close_range, first_free, plan.report_fd - 1, 0);
   syscall(SYS_close_range, plan.report_fd + 1, ~0U, 0);
-  LimitResources();
+  // The first to go when memory runs out. Making it so is always allowed.
+  WriteProc("/proc/self/oom_score_adj", "500");
   const Report confined{Report::kConfined,
                         plan.allow_network ? 0 : LeaveNetwork(plan.uid_map, plan.gid_map)};
+  // After the namespace, whose making may need a process more.
+  if (!LimitResources(plan.limits, plan.limit_count)) fail();
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail();
   if (write(plan.report_fd, &confined, sizeof confined) != sizeof confined) fail();
   execve(plan.program, plan.argv, plan.envp);
@@ -126,6 +141,20 @@ bool ReadReport(int fd, Report* report) {
     if (count < 0 && errno == EINTR) continue;
     return false;
   }
+}
+
+std::vector<ResourceLimit> LimitsOf(const ConfinedProcess& process) {
+  std::vector<ResourceLimit> limits;
+  const auto add = [&](int resource, int64_t limit, rlim_t grace = 0) {
+    const auto soft = static_cast<rlim_t>(limit);
+    if (limit > 0) limits.push_back({resource, soft, soft + grace});
+  };
+  add(RLIMIT_DATA, process.data_bytes);
+  add(RLIMIT_CPU, process.cpu_seconds, kCpuGraceSeconds);
+  add(RLIMIT_NOFILE, process.open_files);
+  add(RLIMIT_NPROC, process.processes);
+  add(RLIMIT_FSIZE, process.file_bytes);
+  return limits;
 }
 
 std::vector<char*> Pointers(std::vector<std::string>& texts) {
@@ -155,6 +184,7 @@ absl::StatusOr<StartedProcess> StartConfined(const ConfinedProcess& process) {
   char gid_map[64];
   std::snprintf(uid_map, sizeof uid_map, "%u %u 1", geteuid(), geteuid());
   std::snprintf(gid_map, sizeof gid_map, "%u %u 1", getegid(), getegid());
+  const std::vector<ResourceLimit> limits = LimitsOf(process);
   const ChildPlan plan{process.program.c_str(),
                        argv.data(),
                        envp.data(),
@@ -163,7 +193,9 @@ absl::StatusOr<StartedProcess> StartConfined(const ConfinedProcess& process) {
                        high.get(),
                        process.allow_network,
                        uid_map,
-                       gid_map};
+                       gid_map,
+                       limits.data(),
+                       limits.size()};
   // No handler of the daemon may run in the child.
   sigset_t all;
   sigset_t before;

@@ -1,10 +1,12 @@
 // What a worker process may not do. It parses foreign files and runs a large library, so it starts
-// with less than the daemon has: no way to new privileges, no core dumps, a bounded number of open
-// files, none of the daemon's descriptors, and no network where the kernel allows that.
+// with less than the daemon has: no way to new privileges, no core dumps, bounded resources, none
+// of the daemon's descriptors, and no network where the kernel allows that. When memory runs out
+// the kernel takes it before the daemon.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +20,13 @@ struct ConfinedProcess {
   std::vector<std::string> environment;          // whole: "NAME=value"
   std::vector<std::pair<int, int>> descriptors;  // ours -> the child's; all others are closed
   bool allow_network = false;
+  // Of the kernel, 0: none. Memory, CPU time and file sizes are the process's, `processes` the
+  // account's.
+  int64_t data_bytes = 0;
+  int64_t cpu_seconds = 0;
+  int64_t open_files = 0;
+  int64_t processes = 0;
+  int64_t file_bytes = 0;
 };
 
 struct StartedProcess {

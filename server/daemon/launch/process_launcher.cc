@@ -4,20 +4,24 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
+#include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/unique_fd.h"
@@ -31,6 +35,7 @@ using worker_link::FrameDecoder;
 
 constexpr int kFirstLeaseFd = 4;
 constexpr int64_t kMaxEnvironBytes = 4 << 20;
+constexpr absl::Duration kWatchPeriod = absl::Milliseconds(500);
 constexpr absl::Duration kGroupPoll = absl::Milliseconds(20);
 
 // The only variables of the daemon that a worker sees: where programs and libraries are, nothing of
@@ -63,8 +68,18 @@ UniqueFd MoveHigh(UniqueFd fd) { return UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC
 // This C library's header declares pidfd_open for C only.
 int PidfdOpen(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
-absl::StatusOr<StartedProcess> Spawn(const std::string& path, const LaunchRequest& request,
-                                     int link_fd, bool allow_network) {
+// What the time limit lets it burn on all processors, should nobody be there to end it; less when
+// the server says so.
+int64_t CpuSeconds(const WorkerLimits& limits, int64_t time_limit_s) {
+  const int64_t processors = std::max<int64_t>(1, sysconf(_SC_NPROCESSORS_CONF));
+  const int64_t most = time_limit_s > 0 ? (time_limit_s + 60) * processors : 0;
+  if (limits.cpu_seconds == 0 || most == 0) return std::max(limits.cpu_seconds, most);
+  return std::min(limits.cpu_seconds, most);
+}
+
+absl::StatusOr<StartedProcess> Spawn(const ProcessLauncher::Settings& settings,
+                                     int64_t memory_bytes, const LaunchRequest& request,
+                                     int link_fd) {
   UniqueFd log(open(request.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!log) return ErrnoStatus(errno, "open", request.log_path);
   UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -75,7 +90,14 @@ absl::StatusOr<StartedProcess> Spawn(const std::string& path, const LaunchReques
   std::vector<UniqueFd> leases;
   for (int fd : request.lease_fds) leases.push_back(MoveHigh(UniqueFd(dup(fd))));
 
-  ConfinedProcess process{path, BuildEnvironment(request), {}, allow_network};
+  ConfinedProcess process{
+      settings.worker_path, BuildEnvironment(request), {}, settings.allow_network};
+  const WorkerLimits& limits = settings.limits;
+  if (request.plan.device == "cpu") process.data_bytes = memory_bytes;
+  process.cpu_seconds = CpuSeconds(limits, request.time_limit_s);
+  process.open_files = limits.open_files;
+  process.processes = limits.processes;
+  process.file_bytes = limits.file_bytes;
   process.descriptors = {{null_high.get(), 0},
                          {null_high.get(), 1},
                          {log_high.get(), 2},
@@ -94,6 +116,11 @@ bool HasEntry(absl::string_view list, absl::string_view entry) {
   return false;
 }
 
+int64_t FileBytes(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 ? info.st_size : 0;
+}
+
 std::string LastLogLine(const std::string& path) {
   const std::string tail = TailOfFile(path, 4096);
   std::string last;
@@ -106,9 +133,12 @@ std::string LastLogLine(const std::string& path) {
 
 class ProcessSession : public WorkerSession {
  public:
-  ProcessSession(ControlLoop& loop, pid_t pid, UniqueFd pidfd, UniqueFd link, std::string log_path,
-                 WorkerEvents events)
+  ProcessSession(ControlLoop& loop, int64_t memory_bytes, int64_t cpu_seconds, pid_t pid,
+                 UniqueFd pidfd, UniqueFd link, std::string log_path, WorkerEvents events)
       : loop_(loop),
+        memory_bytes_(memory_bytes),
+        cpu_seconds_(cpu_seconds),
+        log_begin_bytes_(FileBytes(log_path)),
         pid_(pid),
         pidfd_(std::move(pidfd)),
         link_(std::move(link)),
@@ -116,10 +146,12 @@ class ProcessSession : public WorkerSession {
         events_(std::move(events)) {
     loop_.WatchFd(pidfd_.get(), [this](uint32_t) { OnLeaderExit(); });
     loop_.WatchFd(link_.get(), [this](uint32_t) { OnLinkReadable(); });
+    ArmWatch();
   }
 
   ~ProcessSession() override {
     loop_.CancelTimer(group_timer_);
+    loop_.CancelTimer(watch_timer_);
     loop_.UnwatchFd(pidfd_.get());
     if (link_) loop_.UnwatchFd(link_.get());
     if (!gone_) kill(-pid_, SIGKILL);
@@ -154,6 +186,46 @@ class ProcessSession : public WorkerSession {
       pollfd waiting{link_.get(), POLLOUT, 0};
       if (poll(&waiting, 1, 1000) <= 0) return;
     }
+  }
+
+  void ArmWatch() {
+    watch_timer_ = loop_.RunAfter(kWatchPeriod, [this] {
+      const absl::Status status = CheckLimits();
+      if (status.ok()) return ArmWatch();
+      if (events_.on_limit) events_.on_limit(status);  // may destroy this session
+    });
+  }
+  absl::Status CheckLimits() const {
+    if (const int64_t used = OwnMemoryOf(pid_); used > memory_bytes_) {
+      return OverMemory(used, memory_bytes_);
+    }
+    if (FileBytes(log_path_) - log_begin_bytes_ > kMaxJobLogBytes) {
+      return MakeError(reason::kWorkerLimit,
+                       absl::StrCat("the worker wrote more than ", kMaxJobLogBytes >> 20,
+                                    " MiB to its log and was killed"));
+    }
+    return absl::OkStatus();
+  }
+  // What its end itself tells of a limit.
+  absl::Status LimitOf(const WorkerExit& exit) const {
+    if (exit.signal == SIGXCPU) {
+      return OverLimit(
+          absl::StrCat("the worker took more than ", cpu_seconds_, " s of CPU time and was killed"),
+          "--worker-cpu-time");
+    }
+    if (exit.signal == SIGXFSZ) {
+      return OverLimit("the worker wrote a file that is too large and was killed",
+                       "--worker-file-size");
+    }
+    if (exit.signal == SIGKILL && KernelOomKills() > oom_kills_before_) {
+      return OverMemory(0, memory_bytes_);
+    }
+    // A library that was refused memory where nobody could say so.
+    for (const char* words : {"bad_alloc", "Cannot allocate memory", "MemoryError"}) {
+      const bool failed = exit.signal != 0 || exit.exit_code != 0;
+      if (failed && absl::StrContains(exit.last_log_line, words)) return Refused(memory_bytes_);
+    }
+    return absl::OkStatus();
   }
 
   void OnLinkReadable() {
@@ -199,6 +271,7 @@ class ProcessSession : public WorkerSession {
     int status = 0;
     if (waitpid(pid_, &status, WNOHANG) != pid_) return;
     loop_.UnwatchFd(pidfd_.get());
+    loop_.CancelTimer(watch_timer_);
     exit_.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     exit_.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (link_) OnLinkReadable();  // what it said last
@@ -218,6 +291,7 @@ class ProcessSession : public WorkerSession {
     }
     gone_ = true;
     exit_.last_log_line = LastLogLine(log_path_);
+    exit_.limit = LimitOf(exit_);
     // The callback may destroy this session.
     const auto on_exit = std::move(events_.on_exit);
     const WorkerExit exit = exit_;
@@ -225,6 +299,10 @@ class ProcessSession : public WorkerSession {
   }
 
   ControlLoop& loop_;
+  const int64_t memory_bytes_;
+  const int64_t cpu_seconds_;
+  const int64_t log_begin_bytes_;
+  const int64_t oom_kills_before_ = KernelOomKills();
   const pid_t pid_;
   UniqueFd pidfd_;
   UniqueFd link_;
@@ -233,6 +311,7 @@ class ProcessSession : public WorkerSession {
   FrameDecoder decoder_;
   WorkerExit exit_;
   TaskRunner::TimerId group_timer_ = 0;
+  TaskRunner::TimerId watch_timer_ = 0;
   bool broken_ = false;
   bool gone_ = false;
 };
@@ -253,7 +332,7 @@ absl::StatusOr<std::unique_ptr<WorkerSession>> ProcessLauncher::Launch(const Lau
   UniqueFd ours(pair[0]);
   const UniqueFd theirs(pair[1]);
   const absl::StatusOr<StartedProcess> started =
-      Spawn(settings_.worker_path, request, theirs.get(), settings_.allow_network);
+      Spawn(settings_, memory_bytes_, request, theirs.get());
   if (!started.ok()) return started.status();
   const pid_t pid = started->pid;
   if (started->network_error != 0 && !told_of_network_) {
@@ -263,8 +342,9 @@ absl::StatusOr<std::unique_ptr<WorkerSession>> ProcessLauncher::Launch(const Lau
   }
   UniqueFd pidfd(PidfdOpen(pid));
   LY_CHECK(pidfd) << "pidfd_open: " << strerror(errno);
-  auto session = std::make_unique<ProcessSession>(loop_, pid, std::move(pidfd), std::move(ours),
-                                                  request.log_path, std::move(events));
+  auto session = std::make_unique<ProcessSession>(
+      loop_, memory_bytes_, CpuSeconds(settings_.limits, request.time_limit_s), pid,
+      std::move(pidfd), std::move(ours), request.log_path, std::move(events));
   session->SendPlan(request.plan);
   LogInfo("worker started",
           {{"job", request.plan.job_id}, {"trial", request.plan.trial}, {"pid", pid}});

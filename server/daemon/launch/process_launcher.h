@@ -6,6 +6,7 @@
 
 #include "server/daemon/control_loop.h"
 #include "server/daemon/launch/worker_launcher.h"
+#include "server/daemon/launch/worker_limits.h"
 
 namespace libreyolo::daemon {
 
@@ -14,16 +15,21 @@ class ProcessLauncher : public WorkerLauncher {
   struct Settings {
     std::string worker_path;     // the executable
     bool allow_network = false;  // workers get by without
+    WorkerLimits limits;
   };
   // `loop` outlives the launcher and its sessions.
   ProcessLauncher(Settings settings, ControlLoop& loop)
-      : settings_(std::move(settings)), loop_(loop) {}
+      : settings_(std::move(settings)),
+        memory_bytes_(settings_.limits.memory_bytes > 0 ? settings_.limits.memory_bytes
+                                                        : HostMemoryBytes()),
+        loop_(loop) {}
 
   absl::StatusOr<std::unique_ptr<WorkerSession>> Launch(const LaunchRequest& request,
                                                         WorkerEvents events) override;
 
  private:
   const Settings settings_;
+  const int64_t memory_bytes_;
   ControlLoop& loop_;
   bool told_of_network_ = false;
 };

@@ -2,12 +2,14 @@
 // the control thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/worker_link/worker_plan.h"
 
@@ -18,6 +20,7 @@ struct WorkerExit {
   int exit_code = 0;  // valid when signal is 0
   int signal = 0;
   std::string last_log_line;  // of its stderr, may be empty
+  absl::Status limit;         // the limit that ended it, if one did
 };
 
 // "exit 7", "signal 9 (Killed)".
@@ -38,6 +41,8 @@ struct WorkerEvents {
   std::function<void(worker_link::WorkerMessage)> on_message;
   // The link carried bytes that are no message; the worker should be killed.
   std::function<void(absl::Status)> on_protocol_error;
+  // It took more than a worker may (WorkerLimits); it should be killed.
+  std::function<void(absl::Status)> on_limit;
   // Once, after the last message, when no process of the group is left.
   std::function<void(WorkerExit)> on_exit;
 };
@@ -47,7 +52,8 @@ struct LaunchRequest {
   std::string log_path;        // stderr is appended here
   std::vector<int> lease_fds;  // stay open in the worker: the device is locked while it lives
   std::vector<std::pair<std::string, std::string>>
-      environment;  // added to the few variables that pass through
+      environment;           // added to the few variables that pass through
+  int64_t time_limit_s = 0;  // the job's; bounds the CPU time
 };
 
 class WorkerLauncher {

@@ -1,0 +1,103 @@
+"""What a served daemon lets its workers and its callers take, and what they are told once they took it."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+import remote
+import support
+
+ALICE = 54321
+
+
+class WorkerLimitsTest(remote.RemoteTest):
+    """Workers that take too much. Each ends as one failed job that says of what, and the next job runs."""
+
+    def fail(self, script, *flags, interpreter="/bin/sh"):
+        """The error of the job whose worker is `script`."""
+        self.worker.write_text(f"#!{interpreter}\n{script}\n")
+        self.serve(*flags)
+        env = {"LIBREYOLO_SERVER": self.address}
+        job = self.succeed(*self.JOB, env=env).stdout.strip()
+        show = lambda: json.loads(self.succeed("jobs", "show", job, "--json", env=env).stdout)
+        support.wait_until(lambda: show()["state"] == "FAILED", "the end of the job")
+        self.worker.write_text(self.WORKER)
+        after = self.succeed(*self.JOB, env=env).stdout.strip()
+        support.wait_until(lambda: json.loads(self.succeed("jobs", "show", after, "--json", env=env).stdout)["state"] ==
+                           "STARTING", "the next job")
+        return show()["error"]
+
+    def test_memory_that_the_kernel_refuses(self):
+        error = self.fail("import sys\nheld = bytearray(400 << 20)", "--worker-memory", 128 << 20,
+                          interpreter=shutil.which("python3"))
+        self.assertEqual(error["reason"], "OUT_OF_MEMORY", error)
+        self.assertIn("0.12 GiB", error["message"])
+        self.assertIn("--worker-memory", " ".join(error["hints"]))
+
+    def test_memory_that_the_kernel_does_not_count(self):
+        """Shared pages are nobody's data: the daemon sees them."""
+        error = self.fail("import mmap, time\nheld = mmap.mmap(-1, 400 << 20)\nfor at in range(0, 400 << 20, 4096):\n"
+                          "    held[at] = 1\ntime.sleep(600)", "--worker-memory", 128 << 20,
+                          interpreter=shutil.which("python3"))
+        self.assertEqual(error["reason"], "OUT_OF_MEMORY", error)
+        self.assertIn("the server allows 0.12 GiB", error["message"])
+
+    def test_cpu_time(self):
+        error = self.fail("while :; do :; done", "--worker-cpu-time", 1)
+        self.assertEqual(error["reason"], "WORKER_LIMIT", error)
+        self.assertIn("1 s of CPU time", error["message"])
+
+    def test_the_size_of_files(self):
+        error = self.fail(f"exec head -c 1000000 /dev/zero >{self.scratch}/big", "--worker-file-size", 65536)
+        self.assertEqual(error["reason"], "WORKER_LIMIT", error)
+        self.assertIn("too large", error["message"])
+        self.assertEqual((self.scratch / "big").stat().st_size, 65536)
+
+    def test_the_size_of_its_log(self):
+        error = self.fail("head -c 80000000 /dev/zero >&2; exec sleep 600")
+        self.assertEqual(error["reason"], "WORKER_LIMIT", error)
+        self.assertIn("64 MiB to its log", error["message"])
+
+    def test_open_files(self):
+        told = self.scratch / "told"
+        self.fail(f"ulimit -n >{told}; exit 1", "--worker-files", 77)
+        self.assertEqual(told.read_text(), "77\n")
+
+    def test_a_worker_is_the_first_to_go_when_memory_runs_out(self):
+        told = self.scratch / "told"
+        self.fail(f"cat /proc/self/oom_score_adj >{told}; exit 1")
+        self.assertEqual(told.read_text(), "500\n")
+
+    def test_processes(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root, to be somebody else")
+        # The kernel holds root to nothing: the daemon runs as another account.
+        self.scratch.chmod(0o755)
+        home = self.scratch / "alice"
+        home.mkdir()
+        for name in ("libreyolod", "libreyolo"):
+            shutil.copy(support.BIN / name, home)
+        worker = home / "worker"
+        worker.write_text("#!/bin/sh\nfor i in 1 2 3 4 5 6 7 8 9 10; do sleep 600 & done\nexec sleep 600\n")
+        worker.chmod(0o755)
+        os.chown(home, ALICE, ALICE)
+        other = {"user": ALICE, "group": ALICE, "extra_groups": [], "cwd": "/",
+                 "env": {"PATH": os.environ["PATH"], "HOME": str(home), "LIBREYOLO_SERVER": f"unix:{home}/s"}}
+        daemon = subprocess.Popen([home / "libreyolod", "--listen", f"unix:{home}/s", "--store", home / "store", "--worker",
+                                   worker, "--lock-dir", home, "--worker-processes", "4"], stderr=subprocess.PIPE,
+                                  text=True, **other)
+        self.daemons.append(daemon)
+        support.wait_until(lambda: (home / "s").exists(), "the daemon")
+        run = lambda *words: subprocess.run([home / "libreyolo", *words], capture_output=True, text=True, timeout=60, **other)
+        support.wait_until(lambda: run("jobs", "list").returncode == 0, "its answer")
+        job = run(*map(str, self.JOB)).stdout.strip()
+        show = lambda: json.loads(run("jobs", "show", job, "--json").stdout)
+        support.wait_until(lambda: show()["state"] == "FAILED", "the end of the job")
+        self.assertRegex(run("jobs", "logs", job).stdout, "(?i)fork")
+
+
+if __name__ == "__main__":
+    unittest.main()
