@@ -68,6 +68,10 @@ absl::StatusOr<int> RunCommand(const Context& context) {
       return RunProfileList(context);
     case CommandId::kProfileFetch:
       return RunProfileFetch(context);
+    case CommandId::kProfilePin:
+      return RunProfilePin(context, true);
+    case CommandId::kProfileUnpin:
+      return RunProfilePin(context, false);
     case CommandId::kJobsList:
       return RunJobsList(context);
     case CommandId::kJobsShow:

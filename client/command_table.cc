@@ -37,6 +37,9 @@ const FlagSpec kListTop = {"--top", kInt, "50", "N", "rows to show, 0 for all"};
 
 const PositionalSpec kTrace = {
     "trace", true, "a profile.json, a profile_trace.json, a job's id, or - for standard input"};
+const PositionalSpec kResult = {"path", true,
+                                "a profile's path or folder on the server, or a job's id; a "
+                                "repeat is one result with all its trials"};
 const PositionalSpec kJob = {"job", true, "a job's id"};
 
 std::vector<CommandSpec> MakeMeasuring() {
@@ -156,6 +159,12 @@ std::vector<CommandSpec> MakeReaders() {
        {{"path", true, "the profile's path or folder on the server, or a job's id"}},
        {{"--output", kText, ".", "FOLDER", "the same relative path is made below it", "-o"},
         {"--force", kSwitch, "off", "", "replace files that differ"}}},
+      {CommandId::kProfilePin,
+       "profile pin",
+       "Keep a result from being removed by the server's retention",
+       {kResult},
+       {}},
+      {CommandId::kProfileUnpin, "profile unpin", "Take a pin back", {kResult}, {}},
   };
 }
 

@@ -39,6 +39,8 @@ enum class CommandId {
   kProfileTimeline,
   kProfileList,
   kProfileFetch,
+  kProfilePin,
+  kProfileUnpin,
   kJobsList,
   kJobsShow,
   kJobsWatch,

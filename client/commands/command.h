@@ -59,6 +59,7 @@ absl::StatusOr<int> RunWhatIf(const Context& context);
 absl::StatusOr<int> RunTimeline(const Context& context);
 absl::StatusOr<int> RunProfileList(const Context& context);
 absl::StatusOr<int> RunProfileFetch(const Context& context);
+absl::StatusOr<int> RunProfilePin(const Context& context, bool pinned);
 absl::StatusOr<int> RunJobsList(const Context& context);
 absl::StatusOr<int> RunJobsShow(const Context& context);
 absl::StatusOr<int> RunJobsWatch(const Context& context);

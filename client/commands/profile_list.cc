@@ -51,12 +51,13 @@ absl::StatusOr<int> RunProfileList(const Context& context) {
                {"step ms", Table::Align::kRight},
                {"bound"},
                {"validity"},
-               {"time"}});
+               {"time"},
+               {"pinned"}});
   for (const v1::ProfileInfo& info : profiles) {
     table.Add({info.path(), info.mode(), info.model(), info.device(),
                FloatText(info.has_img_per_s(), info.img_per_s()),
                FloatText(info.has_step_ms(), info.step_ms()), info.bound(), info.validity(),
-               TimeText(info.has_time(), info.time())});
+               TimeText(info.has_time(), info.time()), info.pinned() ? "yes" : ""});
   }
   context.out() << (table.empty() ? "no profiles\n" : table.ToText());
   return kExitOk;

@@ -266,6 +266,7 @@ JsonValue ProfileInfoJson(const v1::ProfileInfo& info) {
   json.Set("validity", TextOrNull(info.validity()));
   json.Set("time", TextOrNull(TimeText(info.has_time(), info.time())));
   json.Set("replaced", info.replaced());
+  json.Set("pinned", info.pinned());
   json.Set("size_bytes", static_cast<int64_t>(info.size_bytes()));
   JsonValue::Array files;
   for (const v1::ProfileFile& file : info.files()) files.emplace_back(file.name());

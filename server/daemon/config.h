@@ -10,6 +10,7 @@
 #include "common/trace/read_limits.h"
 #include "server/daemon/access/tls.h"
 #include "server/daemon/launch/worker_limits.h"
+#include "server/daemon/store/retention_limits.h"
 
 namespace libreyolo::daemon {
 
@@ -46,6 +47,7 @@ struct Config {
   int64_t max_queued_per_user = 0;
   int64_t max_stored_bytes_per_user = 0;
   int64_t max_upload_bytes = int64_t{4} << 30;  // of one file
+  RetentionLimits retention;
   trace::ReadLimits trace_limits;
 
   // There is a file of users, or an authority for their certificates.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <thread>
@@ -42,6 +43,8 @@
 #include "server/daemon/store/index.h"
 #include "server/daemon/store/layout.h"
 #include "server/daemon/store/profile_store.h"
+#include "server/daemon/store/read_holds.h"
+#include "server/daemon/store/retention.h"
 #include "server/daemon/store/upload_book.h"
 #include "server/daemon/worker_pool.h"
 
@@ -93,6 +96,7 @@ class Daemon {
   absl::Status ServeMetrics();
   HealthFacts Health() const;
   void TellHealth();
+  void KeepRetention();
   void Shutdown();
   v1::Capabilities FixedCapabilities() const;
 
@@ -101,6 +105,7 @@ class Daemon {
   UniqueFd state_lock_;
   std::vector<ListenAddress> addresses_;  // until the server has them
   SystemClock clock_;
+  ReadHolds holds_{clock_};
   ControlLoop loop_;
   DeviceInventory devices_;
   DevicePool device_pool_;
@@ -113,6 +118,8 @@ class Daemon {
   std::unique_ptr<CallGate> gate_;
   std::unique_ptr<UploadBook> uploads_;
   ProcessLauncher launcher_;
+  std::unique_ptr<Retention> retention_;
+  std::atomic<bool> retention_runs_{false};
   std::unique_ptr<StoreSteps> steps_;
   std::unique_ptr<ProfileReader> reader_;
   std::unique_ptr<WorkerPool> pool_;
@@ -153,6 +160,7 @@ absl::StatusOr<std::map<std::string, CommittedResult>> Daemon::RecoverStore() {
       const std::string trial = commit.names.Trial(commit.names.trial_count - 1);
       const bool trace =
           access(absl::StrCat(*folder, "/", trial, "/profile_trace.json").c_str(), F_OK) == 0;
+      LY_RETURN_IF_ERROR(index_->NoteCommit(project.workspace, commit.job_id));
       committed[commit.job_id] = DescribeResult(project.project, commit.names, trace);
     }
     LY_ASSIGN_OR_RETURN(const std::vector<v1::ProfileInfo> known, index_->ProjectProfiles(project));
@@ -172,6 +180,7 @@ absl::Status Daemon::FindFinishedCommits(std::map<std::string, CommittedResult>&
     const auto folder = layout_.ProjectDir(spec->workspace, spec->project);
     if (!folder.ok() || !ProfileStore::IsCommitted(*folder, record.job.id(), NamesOf(*spec)))
       continue;
+    LY_RETURN_IF_ERROR(index_->NoteCommit(spec->workspace, record.job.id()));
     committed.emplace(record.job.id(), DescribeResult(spec->project, NamesOf(*spec), spec->trace));
   }
   return absl::OkStatus();
@@ -216,13 +225,16 @@ absl::Status Daemon::Start() {
   if (!config_.local) LY_RETURN_IF_ERROR(MakeDirectories(config_.workspace));
   LY_ASSIGN_OR_RETURN(index_, Index::Open(config_.state_dir + "/index.sqlite"));
   blobs_.Sweep();
-  steps_ = std::make_unique<StoreSteps>(layout_, profiles_, *index_, inputs_);
+  retention_ = std::make_unique<Retention>(
+      Retention::Deps{*index_, profiles_, layout_, holds_, clock_}, config_.retention);
+  steps_ = std::make_unique<StoreSteps>(layout_, profiles_, *index_, inputs_, *retention_);
   uploads_ = std::make_unique<UploadBook>(*index_, blobs_, config_.max_stored_bytes_per_user,
                                           [this](int64_t bytes) { metrics_.UploadStored(bytes); });
   trace::ReadLimits trace_limits = config_.trace_limits;
   trace_limits.threads =
       static_cast<int>(std::min(kTraceThreads, std::thread::hardware_concurrency()));
-  reader_ = std::make_unique<ProfileReader>(layout_, blobs_, *index_, *uploads_, trace_limits);
+  reader_ =
+      std::make_unique<ProfileReader>(layout_, blobs_, *index_, *uploads_, holds_, trace_limits);
   pool_ = std::make_unique<WorkerPool>(2);
   JobLimits limits;
   limits.heartbeat = config_.heartbeat;
@@ -243,19 +255,20 @@ absl::Status Daemon::Start() {
   jobs_->SetCordoned(access(CordonPath().c_str(), F_OK) == 0);
 
   job_service_ = std::make_unique<JobService>(
-      JobService::Deps{*gate_, loop_, *pool_, *jobs_, inputs_, *uploads_, log_path});
+      JobService::Deps{*gate_, loop_, *pool_, *jobs_, inputs_, *uploads_, holds_, log_path});
   profile_service_ = std::make_unique<ProfileService>(
       ProfileService::Deps{*gate_, *pool_, *reader_, layout_, blobs_, *index_, *uploads_});
   device_service_ =
       std::make_unique<DeviceService>(DeviceService::Deps{*gate_, loop_, *pool_, devices_, *jobs_});
   server_service_ = std::make_unique<ServerService>(ServerService::Deps{
-      *gate_, loop_, *pool_, devices_, *jobs_, FixedCapabilities(),
+      *gate_, loop_, *pool_, devices_, *jobs_, *retention_, FixedCapabilities(),
       [this](bool cordoned) { return SetCordon(cordoned); }, [this] { BeginDrain(); }});
   WatchSignals();
   TellHealth();
   LY_RETURN_IF_ERROR(ServeMetrics());
   LY_RETURN_IF_ERROR(StartServer());
   WatchStore();
+  KeepRetention();
   return absl::OkStatus();
 }
 
@@ -393,6 +406,19 @@ absl::Status Daemon::SetCordon(bool cordoned) {
   jobs_->SetCordoned(cordoned);
   TellHealth();
   return absl::OkStatus();
+}
+
+// Now, for what was removed by hand or grew old while no daemon ran, and every while from now on.
+void Daemon::KeepRetention() {
+  if (!retention_->limits().any()) return;
+  // A pass that takes long must not pile up others.
+  if (!retention_runs_.exchange(true)) {
+    pool_->Submit([this] {
+      retention_->RunAll();
+      retention_runs_ = false;
+    });
+  }
+  loop_.RunAfter(retention_->Interval(), [this] { KeepRetention(); });
 }
 
 void Daemon::WatchIdleness() {

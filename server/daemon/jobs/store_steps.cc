@@ -173,6 +173,7 @@ absl::StatusOr<CommittedResult> StoreSteps::Commit(const JobPlace& place,
   // Also after a failure: an earlier commit may have been completed.
   ListChanges(place, project, changes);
   LY_RETURN_IF_ERROR(committed);
+  retention_.Run(place.workspace);
   CommittedResult result = DescribeResult(place.project, names, spec.trace);
   const int64_t history = HistoryBytes(place, project);
   if (history >= history_mention_bytes_) {
@@ -193,8 +194,14 @@ void StoreSteps::ListChanges(const JobPlace& place, const std::string& project,
   for (const std::string& change : changes) {
     paths.push_back(absl::StrCat(place.project, "/", ProfilePathOf(change)));
   }
-  const absl::Status listed = index_.UpdateProfiles(
-      {place.workspace, place.project}, paths, DescribePlaces(project, place.project, changes));
+  const std::vector<profile::v1::ProfileInfo> infos =
+      DescribePlaces(project, place.project, changes);
+  absl::Status listed = index_.UpdateProfiles({place.workspace, place.project}, paths, infos);
+  for (const profile::v1::ProfileInfo& info : infos) {
+    // Another daemon's may have been completed here too.
+    if (info.replaced() || !index_.Find(info.job()).value_or(std::nullopt).has_value()) continue;
+    listed.Update(index_.NoteCommit(place.workspace, info.job()));
+  }
   if (!listed.ok())
     LogError("profiles not listed", {{"job", place.job_id}, {"error", listed.message()}});
 }

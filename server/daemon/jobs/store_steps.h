@@ -6,18 +6,21 @@
 #include "server/daemon/store/index.h"
 #include "server/daemon/store/layout.h"
 #include "server/daemon/store/profile_store.h"
+#include "server/daemon/store/retention.h"
 
 namespace libreyolo::daemon {
 
 class StoreSteps : public JobSteps {
  public:
-  // A result mentions what its project's history takes from `history_mention_bytes` on.
+  // `retention` runs after each commit. A result mentions what its project's history takes from
+  // `history_mention_bytes` on.
   StoreSteps(const Layout& layout, ProfileStore& profiles, Index& index, const JobInputs& inputs,
-             int64_t history_mention_bytes = int64_t{5} << 30)
+             Retention& retention, int64_t history_mention_bytes = int64_t{5} << 30)
       : layout_(layout),
         profiles_(profiles),
         index_(index),
         inputs_(inputs),
+        retention_(retention),
         history_mention_bytes_(history_mention_bytes) {}
 
   absl::StatusOr<worker_link::WorkerPlan> Prepare(const JobPlace& place, const job::JobSpec& spec,
@@ -40,6 +43,7 @@ class StoreSteps : public JobSteps {
   ProfileStore& profiles_;
   Index& index_;
   const JobInputs& inputs_;
+  Retention& retention_;
   const int64_t history_mention_bytes_;
 };
 

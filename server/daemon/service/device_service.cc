@@ -93,6 +93,14 @@ void ServerService::Describe(const Caller& caller, v1::Capabilities& out) const 
   out.set_active_jobs(deps_.jobs.active_count());
   out.set_draining(deps_.jobs.draining());
   out.set_cordoned(deps_.jobs.cordoned());
+  if (deps_.retention.limits().any()) {
+    v1::RetentionInfo& info = *out.mutable_retention();
+    info.set_max_age_seconds(deps_.retention.limits().max_age_seconds);
+    info.set_max_count(deps_.retention.limits().max_count);
+    info.set_max_bytes(deps_.retention.limits().max_bytes);
+    info.set_removed_count(deps_.retention.counts().results());
+    info.set_removed_bytes(deps_.retention.counts().bytes);
+  }
   out.set_principal(caller.principal);
   out.set_role(Name(caller.role));
 }

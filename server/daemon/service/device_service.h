@@ -8,6 +8,7 @@
 #include "server/daemon/device/device_inventory.h"
 #include "server/daemon/jobs/job_manager.h"
 #include "server/daemon/service/caller.h"
+#include "server/daemon/store/retention.h"
 
 namespace libreyolo::daemon {
 
@@ -37,6 +38,7 @@ class ServerService final : public profile::v1::ServerService::CallbackService {
     Executor& executor;
     DeviceInventory& devices;
     JobManager& jobs;
+    const Retention& retention;
     profile::v1::Capabilities fixed;  // what does not change while the daemon runs
     // Both on the control thread.
     std::function<absl::Status(bool cordoned)> set_cordon;

@@ -25,7 +25,9 @@ constexpr int64_t kLogTailBytes = 256 * 1024;
 class Watcher : public grpc::ServerWriteReactor<v1::JobEvent>,
                 public std::enable_shared_from_this<Watcher> {
  public:
-  Watcher(CallGate& gate) : active_(gate.activity()) {}
+  // `hold` keeps the job's result while somebody watches.
+  Watcher(CallGate& gate, ReadHolds::Hold hold)
+      : active_(gate.activity()), hold_(std::move(hold)) {}
 
   // `subscribe` runs on the control thread.
   void Begin(TaskRunner& runner,
@@ -82,6 +84,7 @@ class Watcher : public grpc::ServerWriteReactor<v1::JobEvent>,
   }
 
   ActiveCall active_;
+  const ReadHolds::Hold hold_;
   std::shared_ptr<Watcher> self_;  // gRPC's reference
   std::shared_ptr<JobSubscription> subscription_;
   std::mutex mu_;
@@ -229,7 +232,7 @@ grpc::ServerWriteReactor<v1::JobEvent>* JobService::WatchJob(grpc::CallbackServe
   if (!caller.ok()) {
     return new RefusedStream<grpc::ServerWriteReactor<v1::JobEvent>>(caller.status());
   }
-  const auto watcher = std::make_shared<Watcher>(deps_.gate);
+  const auto watcher = std::make_shared<Watcher>(deps_.gate, deps_.holds.OfJob(request->id()));
   watcher->Begin(deps_.runner, [this, caller = *std::move(caller), id = request->id(),
                                 after = request->after_sequence()](
                                    const std::shared_ptr<JobSubscription>& subscription) {

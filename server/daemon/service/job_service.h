@@ -8,6 +8,7 @@
 #include "server/daemon/jobs/job_manager.h"
 #include "server/daemon/jobs/job_preflight.h"
 #include "server/daemon/service/caller.h"
+#include "server/daemon/store/read_holds.h"
 #include "server/daemon/store/upload_book.h"
 
 namespace libreyolo::daemon {
@@ -21,6 +22,7 @@ class JobService final : public profile::v1::JobService::CallbackService {
     JobManager& jobs;
     JobPreflight& preflight;
     UploadBook& uploads;
+    ReadHolds& holds;
     std::function<std::string(const std::string& job_id)> log_path;
   };
   explicit JobService(Deps deps) : deps_(std::move(deps)) {}

@@ -1,6 +1,7 @@
 #include "server/daemon/service/profile_reader.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
+#include "server/daemon/store/result_files.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -28,6 +30,13 @@ absl::Status NotFound(const std::string& typed) {
                    {"libreyolo profile list shows what there is"}, {{"path", typed}});
 }
 
+absl::Status Gone(const std::string& job_id) {
+  return MakeError(reason::kProfileNotFound,
+                   absl::StrCat("the profile of job ", job_id,
+                                " is gone: the server's retention or somebody removed it"),
+                   {"libreyolo profile list --history shows what there is"}, {{"job", job_id}});
+}
+
 }  // namespace
 
 std::string ProfileReader::NewestPlace(const v1::Job& job, const std::string& workspace) const {
@@ -40,10 +49,11 @@ std::string ProfileReader::NewestPlace(const v1::Job& job, const std::string& wo
   return layout_.ResolveExisting(workspace, history).ok() ? history : job.profile();
 }
 
-absl::StatusOr<std::string> ProfileReader::Resolve(const std::string& name,
-                                                   const std::string& asked_workspace,
-                                                   const Caller& caller, std::string* shown) {
+absl::StatusOr<ProfileReader::Resolved> ProfileReader::Resolve(const std::string& name,
+                                                               const std::string& asked_workspace,
+                                                               const Caller& caller) {
   std::string path = name;
+  std::string job_id;  // whose result it must be
   LY_ASSIGN_OR_RETURN(std::string workspace, WorkspaceFor(caller, asked_workspace));
   // Job ids hold no slash and no dot, file names that readers take do.
   if (!absl::StrContains(name, '/') && !absl::StrContains(name, '.')) {
@@ -60,34 +70,41 @@ absl::StatusOr<std::string> ProfileReader::Resolve(const std::string& name,
       path = job.profile();
       // A later job may have replaced the result, which then stands in the history.
       path = NewestPlace(job, workspace);
+      job_id = name;
     }
   }
   const auto resolved = layout_.ResolveExisting(workspace, path);
-  if (!resolved.ok())
-    return absl::IsNotFound(resolved.status()) ? NotFound(name) : resolved.status();
+  if (!resolved.ok()) {
+    if (!absl::IsNotFound(resolved.status())) return resolved.status();
+    return job_id.empty() ? NotFound(name) : Gone(job_id);
+  }
+  Resolved out{*resolved, path, workspace, {}};
   std::error_code error;
   if (std::filesystem::is_directory(*resolved, error)) {
     for (const char* name_in_folder :
          {"profile.json", "infer_repeat.json", "profile_repeat.json"}) {
       const std::string file = absl::StrCat(*resolved, "/", name_in_folder);
       if (!std::filesystem::exists(file, error)) continue;
-      *shown = absl::StrCat(absl::StripSuffix(path, "/"), "/", name_in_folder);
-      return file;
+      out.shown = absl::StrCat(absl::StripSuffix(path, "/"), "/", name_in_folder);
+      out.path = file;
+      break;
     }
   }
-  *shown = path;
-  return *resolved;
+  out.hold = holds_.OfFile(out.path);
+  // It may have gone before it was held; and a later job's may stand in its place.
+  if (access(out.path.c_str(), F_OK) != 0) return job_id.empty() ? NotFound(name) : Gone(job_id);
+  if (!job_id.empty() && JobOf(out.path) != job_id) return Gone(job_id);
+  return out;
 }
 
-absl::StatusOr<std::string> ProfileReader::FindPath(const v1::TraceRef& ref, const Caller& caller) {
+absl::StatusOr<ProfileReader::Resolved> ProfileReader::FindPath(const v1::TraceRef& ref,
+                                                                const Caller& caller) {
   switch (ref.ref_case()) {
-    case v1::TraceRef::kName: {
-      std::string shown;
-      return Resolve(ref.name(), ref.workspace(), caller, &shown);
-    }
+    case v1::TraceRef::kName:
+      return Resolve(ref.name(), ref.workspace(), caller);
     case v1::TraceRef::kBlobDigest:
       LY_RETURN_IF_ERROR(uploads_.CheckOwns(caller.principal, ref.blob_digest(), ref.typed()));
-      return blobs_.Path(ref.blob_digest());
+      return Resolved{blobs_.Path(ref.blob_digest()), "", "", {}};
     case v1::TraceRef::kLocalPath:
       if (!caller.local_owner) {
         return MakeError(reason::kPathRefused,
@@ -97,7 +114,7 @@ absl::StatusOr<std::string> ProfileReader::FindPath(const v1::TraceRef& ref, con
         return MakeError(reason::kPathRefused,
                          absl::StrCat("\"", ref.local_path(), "\" is not absolute"));
       }
-      return ref.local_path();
+      return Resolved{ref.local_path(), "", "", holds_.OfFile(ref.local_path())};
     case v1::TraceRef::REF_NOT_SET:
       break;
   }
@@ -106,7 +123,8 @@ absl::StatusOr<std::string> ProfileReader::FindPath(const v1::TraceRef& ref, con
 
 absl::StatusOr<std::shared_ptr<const analysis::Profile>> ProfileReader::Load(
     const v1::TraceRef& ref, const Caller& caller) {
-  LY_ASSIGN_OR_RETURN(const std::string path, FindPath(ref, caller));
+  LY_ASSIGN_OR_RETURN(const Resolved resolved, FindPath(ref, caller));
+  const std::string& path = resolved.path;
   std::optional<analysis::WindowRange> window;
   if (!ref.window().empty()) {
     LY_ASSIGN_OR_RETURN(window, analysis::ParseWindowRange(ref.window()));
@@ -186,7 +204,8 @@ std::string ProfileReader::TraceBeside(const v1::TraceRef& ref, const Caller& ca
 
 absl::StatusOr<ProfileReader::WithTrace> ProfileReader::LoadWithTrace(const v1::TraceRef& ref,
                                                                       const Caller& caller) {
-  LY_ASSIGN_OR_RETURN(const std::string path, FindPath(ref, caller));
+  LY_ASSIGN_OR_RETURN(const Resolved resolved, FindPath(ref, caller));
+  const std::string& path = resolved.path;
   WithTrace out;
   analysis::LoadOptions options;
   if (!ref.window().empty()) {

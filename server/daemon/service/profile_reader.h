@@ -17,6 +17,7 @@
 #include "server/daemon/store/blob_store.h"
 #include "server/daemon/store/index.h"
 #include "server/daemon/store/layout.h"
+#include "server/daemon/store/read_holds.h"
 #include "server/daemon/store/upload_book.h"
 
 namespace libreyolo::daemon {
@@ -24,8 +25,13 @@ namespace libreyolo::daemon {
 class ProfileReader {
  public:
   ProfileReader(const Layout& layout, const BlobStore& blobs, Index& index, UploadBook& uploads,
-                trace::ReadLimits limits)
-      : layout_(layout), blobs_(blobs), index_(index), uploads_(uploads), limits_(limits) {}
+                ReadHolds& holds, trace::ReadLimits limits)
+      : layout_(layout),
+        blobs_(blobs),
+        index_(index),
+        uploads_(uploads),
+        holds_(holds),
+        limits_(limits) {}
 
   // Errors of every reader; see profiler.proto.
   absl::StatusOr<std::shared_ptr<const analysis::Profile>> Load(const profile::v1::TraceRef& ref,
@@ -39,12 +45,17 @@ class ProfileReader {
   // The same with the trace: what was named, or what lies beside the profile that was. Not from the
   // cache, which holds no events.
   absl::StatusOr<WithTrace> LoadWithTrace(const profile::v1::TraceRef& ref, const Caller& caller);
-  // A job id, or a path in the workspace of a profile, a trace, or the folder that holds a profile
-  // -> absolute path.
-  // `*shown` is the path in the workspace. PROFILE_NOT_FOUND, JOB_NOT_FINISHED, PATH_REFUSED,
-  // PERMISSION_DENIED for another's workspace.
-  absl::StatusOr<std::string> Resolve(const std::string& name, const std::string& workspace,
-                                      const Caller& caller, std::string* shown);
+  // A file that was named.
+  struct Resolved {
+    std::string path;       // absolute
+    std::string shown;      // in the workspace
+    std::string workspace;  // as the index knows it
+    ReadHolds::Hold hold;   // retention leaves its result alone for as long as this lives
+  };
+  // A job id, or a path in the workspace of a profile, a trace, or the folder that holds a profile.
+  // PROFILE_NOT_FOUND, JOB_NOT_FINISHED, PATH_REFUSED, PERMISSION_DENIED for another's workspace.
+  absl::StatusOr<Resolved> Resolve(const std::string& name, const std::string& workspace,
+                                   const Caller& caller);
 
  private:
   struct Entry {
@@ -52,7 +63,8 @@ class ProfileReader {
     std::shared_ptr<const analysis::Profile> profile;
   };
   std::string NewestPlace(const profile::v1::Job& job, const std::string& workspace) const;
-  absl::StatusOr<std::string> FindPath(const profile::v1::TraceRef& ref, const Caller& caller);
+  // Without `shown` and `workspace`.
+  absl::StatusOr<Resolved> FindPath(const profile::v1::TraceRef& ref, const Caller& caller);
   absl::StatusOr<analysis::Profile> LoadFresh(const profile::v1::TraceRef& ref,
                                               const Caller& caller, const std::string& path,
                                               const analysis::LoadOptions& options);
@@ -64,6 +76,7 @@ class ProfileReader {
   const BlobStore& blobs_;
   Index& index_;
   UploadBook& uploads_;
+  ReadHolds& holds_;
   const trace::ReadLimits limits_;
   std::mutex mu_;           // guards cache_; not held while parsing
   std::list<Entry> cache_;  // newest first

@@ -214,27 +214,55 @@ grpc::ServerUnaryReactor* ProfileService::ListProfiles(Context* context,
 grpc::ServerUnaryReactor* ProfileService::GetProfile(Context* context,
                                                      const v1::GetProfileRequest* request,
                                                      v1::ProfileInfo* response) {
+  return AnswerOn(deps_.executor, deps_.gate, *context, {Role::kViewer},
+                  [this, request, response](const Caller& caller) -> absl::Status {
+                    LY_ASSIGN_OR_RETURN(
+                        const ProfileReader::Resolved named,
+                        deps_.reader.Resolve(request->name(), request->workspace(), caller));
+                    LY_ASSIGN_OR_RETURN(*response, Describe(named, request->name()));
+                    const std::string folder = std::filesystem::path(named.path).parent_path();
+                    for (v1::ProfileFile& file : *response->mutable_files()) {
+                      LY_ASSIGN_OR_RETURN(*file.mutable_digest(),
+                                          Sha256HexOfFile(absl::StrCat(folder, "/", file.name())));
+                    }
+                    return absl::OkStatus();
+                  });
+}
+
+absl::StatusOr<v1::ProfileInfo> ProfileService::Describe(const ProfileReader::Resolved& named,
+                                                         const std::string& typed) const {
+  auto info = DescribeProfile(named.path, named.shown);
+  if (!info.ok()) {
+    return MakeError(reason::kTraceUnparsable,
+                     absl::StrCat("\"", typed, "\" is no profile: ", info.status().message()),
+                     {"name a profile.json, a *_repeat.json or the folder that holds one"});
+  }
+  DescribeTrials(named.path, *info);
+  LY_ASSIGN_OR_RETURN(const auto known, deps_.index.FindResult(named.workspace, info->job()));
+  info->set_pinned(known.has_value() && known->pinned);
+  return info;
+}
+
+grpc::ServerUnaryReactor* ProfileService::SetPin(Context* context, const v1::SetPinRequest* request,
+                                                 v1::ProfileInfo* response) {
   return AnswerOn(
-      deps_.executor, deps_.gate, *context, {Role::kViewer},
+      deps_.executor, deps_.gate, *context,
+      {Role::kSubmitter, request->pinned() ? "pin_profile" : "unpin_profile", request->name()},
       [this, request, response](const Caller& caller) -> absl::Status {
-        std::string shown;
-        LY_ASSIGN_OR_RETURN(
-            const std::string path,
-            deps_.reader.Resolve(request->name(), request->workspace(), caller, &shown));
-        auto info = DescribeProfile(path, shown);
-        if (!info.ok()) {
-          return MakeError(
-              reason::kTraceUnparsable,
-              absl::StrCat("\"", request->name(), "\" is no profile: ", info.status().message()),
-              {"name a profile.json, a *_repeat.json or the folder that holds one"});
+        LY_ASSIGN_OR_RETURN(const ProfileReader::Resolved named,
+                            deps_.reader.Resolve(request->name(), request->workspace(), caller));
+        LY_ASSIGN_OR_RETURN(*response, Describe(named, request->name()));
+        const std::string& job = response->job();
+        LY_ASSIGN_OR_RETURN(const auto known, deps_.index.FindResult(named.workspace, job));
+        LY_ASSIGN_OR_RETURN(const auto record, deps_.index.Find(job));
+        if (job.empty() || (!known.has_value() && !record.has_value())) {
+          return MakeError(reason::kArgumentInvalid,
+                           absl::StrCat("\"", request->name(),
+                                        "\" was made by no job of this server, whose retention "
+                                        "never removes it: it needs no pin"));
         }
-        DescribeTrials(path, *info);
-        const std::string folder = std::filesystem::path(path).parent_path();
-        for (v1::ProfileFile& file : *info->mutable_files()) {
-          LY_ASSIGN_OR_RETURN(*file.mutable_digest(),
-                              Sha256HexOfFile(absl::StrCat(folder, "/", file.name())));
-        }
-        *response = *std::move(info);
+        LY_RETURN_IF_ERROR(deps_.index.SetPinned(named.workspace, job, request->pinned()));
+        response->set_pinned(request->pinned());
         return absl::OkStatus();
       });
 }
@@ -266,10 +294,12 @@ class FileSender : public grpc::ServerWriteReactor<v1::DownloadChunk> {
  public:
   FileSender(CallGate& gate, Executor& executor) : active_(gate.activity()), executor_(executor) {}
 
-  void Begin(std::function<absl::StatusOr<std::string>()> find, int64_t offset) {
+  // `find` gives the file and a hold on its result.
+  void Begin(std::function<absl::StatusOr<std::string>(ReadHolds::Hold& hold)> find,
+             int64_t offset) {
     offset_ = offset;
     executor_.Submit([this, find = std::move(find)] {
-      const absl::StatusOr<std::string> path = find();
+      const absl::StatusOr<std::string> path = find(hold_);
       const absl::Status status = path.ok() ? Open(*path) : path.status();
       if (!status.ok()) return Finish(rpc::ToGrpcStatus(status));
       Next();
@@ -285,7 +315,6 @@ class FileSender : public grpc::ServerWriteReactor<v1::DownloadChunk> {
 
  private:
   absl::Status Open(const std::string& path) {
-    path_ = path;
     fd_ = UniqueFd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat info;
     if (!fd_ || fstat(fd_.get(), &info) != 0) return ErrnoStatus(errno, "open", path);
@@ -310,7 +339,8 @@ class FileSender : public grpc::ServerWriteReactor<v1::DownloadChunk> {
     chunk_.set_total_bytes(total_);
     offset_ += got;
     if (offset_ == total_) {
-      const auto digest = Sha256HexOfFile(path_);
+      // Of what was sent, also when another result stands at the path by now.
+      const auto digest = Sha256HexOfFile(absl::StrCat("/proc/self/fd/", fd_.get()));
       if (!digest.ok()) return Finish(rpc::ToGrpcStatus(digest.status()));
       chunk_.set_digest(*digest);
       done_ = true;
@@ -320,7 +350,7 @@ class FileSender : public grpc::ServerWriteReactor<v1::DownloadChunk> {
 
   ActiveCall active_;
   Executor& executor_;
-  std::string path_;
+  ReadHolds::Hold hold_;
   UniqueFd fd_;
   int64_t offset_ = 0;
   int64_t total_ = 0;
@@ -396,19 +426,19 @@ grpc::ServerWriteReactor<v1::DownloadChunk>* ProfileService::DownloadProfile(
   auto* sender = new FileSender(deps_.gate, deps_.executor);
   sender->Begin(
       [this, caller = *std::move(caller), path = request->path(), workspace = request->workspace(),
-       file = request->file()]() -> absl::StatusOr<std::string> {
+       file = request->file()](ReadHolds::Hold& hold) -> absl::StatusOr<std::string> {
         if (file.empty() || absl::StrContains(file, '/') || file == "." || file == "..") {
           return MakeError(reason::kPathRefused,
                            absl::StrCat("\"", file, "\" is no file of a profile"));
         }
-        std::string shown;
-        LY_ASSIGN_OR_RETURN(const std::string profile,
-                            deps_.reader.Resolve(path, workspace, caller, &shown));
+        LY_ASSIGN_OR_RETURN(ProfileReader::Resolved named,
+                            deps_.reader.Resolve(path, workspace, caller));
+        hold = std::move(named.hold);
         // Only what the profile's listing shows can be fetched.
-        LY_ASSIGN_OR_RETURN(const v1::ProfileInfo info, DescribeProfile(profile, shown));
+        LY_ASSIGN_OR_RETURN(const v1::ProfileInfo info, DescribeProfile(named.path, named.shown));
         for (const v1::ProfileFile& known : info.files()) {
           if (known.name() == file)
-            return (std::filesystem::path(profile).parent_path() / file).string();
+            return (std::filesystem::path(named.path).parent_path() / file).string();
         }
         return MakeError(reason::kProfileNotFound,
                          absl::StrCat("the profile has no file \"", file, "\""));

@@ -52,6 +52,8 @@ class ProfileService final : public profile::v1::ProfileService::CallbackService
   grpc::ServerUnaryReactor* GetProfile(Context* context,
                                        const profile::v1::GetProfileRequest* request,
                                        profile::v1::ProfileInfo* response) override;
+  grpc::ServerUnaryReactor* SetPin(Context* context, const profile::v1::SetPinRequest* request,
+                                   profile::v1::ProfileInfo* response) override;
   grpc::ServerUnaryReactor* FindMissingBlobs(
       Context* context, const profile::v1::FindMissingBlobsRequest* request,
       profile::v1::FindMissingBlobsResponse* response) override;
@@ -61,6 +63,10 @@ class ProfileService final : public profile::v1::ProfileService::CallbackService
       Context* context, profile::v1::UploadBlobResponse* response) override;
 
  private:
+  // With its trials and its pin, without digests. TRACE_UNPARSABLE for what is no profile.
+  absl::StatusOr<profile::v1::ProfileInfo> Describe(const ProfileReader::Resolved& named,
+                                                    const std::string& typed) const;
+
   const Deps deps_;
 };
 

@@ -1,6 +1,7 @@
 #include "server/daemon/store/index.h"
 
 #include <iterator>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
@@ -37,6 +38,12 @@ DELETE FROM profiles;
 CREATE TABLE uploads (
   principal TEXT NOT NULL, digest TEXT NOT NULL, size_bytes INTEGER NOT NULL,
   PRIMARY KEY (principal, digest)) WITHOUT ROWID;
+)sql",
+                                       R"sql(
+CREATE TABLE results (
+  workspace TEXT NOT NULL, job TEXT NOT NULL, commit_order INTEGER NOT NULL, pinned INTEGER NOT NULL,
+  PRIMARY KEY (workspace, job)) WITHOUT ROWID;
+CREATE INDEX results_by_order ON results (commit_order);
 )sql"};
 constexpr int kSchemaVersion = static_cast<int>(std::size(kMigrations));
 
@@ -312,6 +319,11 @@ absl::StatusOr<std::vector<v1::ProfileInfo>> Index::ListProfiles(const std::stri
                                                                  bool include_replaced,
                                                                  int64_t offset, int limit) {
   const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(const std::vector<Result> results, ResultsLocked(workspace));
+  std::set<std::string> pinned;
+  for (const Result& result : results) {
+    if (result.pinned) pinned.insert(result.job);
+  }
   LY_ASSIGN_OR_RETURN(
       Statement statement,
       db_->Prepare("SELECT info FROM profiles WHERE workspace = ? AND replaced <= ? "
@@ -320,7 +332,85 @@ absl::StatusOr<std::vector<v1::ProfileInfo>> Index::ListProfiles(const std::stri
       .Bind(int64_t{include_replaced ? 1 : 0})
       .Bind(int64_t{limit})
       .Bind(offset);
-  return ReadProfiles(std::move(statement));
+  LY_ASSIGN_OR_RETURN(std::vector<v1::ProfileInfo> profiles, ReadProfiles(std::move(statement)));
+  for (v1::ProfileInfo& info : profiles) info.set_pinned(pinned.count(info.job()) > 0);
+  return profiles;
+}
+
+absl::StatusOr<std::vector<Index::Listed>> Index::WorkspaceProfiles(const std::string& workspace) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(
+      Statement statement,
+      db_->Prepare("SELECT info, project FROM profiles WHERE workspace = ? ORDER BY path"));
+  statement.Bind(workspace);
+  std::vector<Listed> listed;
+  for (;;) {
+    LY_ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) return listed;
+    Listed& item = listed.emplace_back();
+    item.project = statement.Text(1);
+    if (!item.info.ParseFromString(statement.Text(0))) listed.pop_back();
+  }
+}
+
+absl::Status Index::NoteCommit(const std::string& workspace, const std::string& job) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  // A pin may have made the row before, and a result that was in place before keeps its turn.
+  LY_ASSIGN_OR_RETURN(
+      Statement put,
+      db_->Prepare("INSERT INTO results (workspace, job, commit_order, pinned) VALUES (?, ?, "
+                   "(SELECT COALESCE(MAX(commit_order), 0) + 1 FROM results), 0) "
+                   "ON CONFLICT (workspace, job) DO UPDATE SET commit_order = "
+                   "excluded.commit_order WHERE commit_order = 0"));
+  put.Bind(workspace).Bind(job);
+  return put.Run();
+}
+
+absl::Status Index::SetPinned(const std::string& workspace, const std::string& job, bool pinned) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(Statement put,
+                      db_->Prepare("INSERT INTO results (workspace, job, commit_order, pinned) "
+                                   "VALUES (?, ?, 0, ?) ON CONFLICT (workspace, job) "
+                                   "DO UPDATE SET pinned = excluded.pinned"));
+  put.Bind(workspace).Bind(job).Bind(int64_t{pinned ? 1 : 0});
+  return put.Run();
+}
+
+absl::StatusOr<std::optional<Index::Result>> Index::FindResult(const std::string& workspace,
+                                                               const std::string& job) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(Statement find, db_->Prepare("SELECT commit_order, pinned FROM results "
+                                                   "WHERE workspace = ? AND job = ?"));
+  find.Bind(workspace).Bind(job);
+  LY_ASSIGN_OR_RETURN(const bool found, find.Step());
+  if (!found) return std::nullopt;
+  return Result{job, find.Int(0), find.Int(1) != 0};
+}
+
+absl::StatusOr<std::vector<Index::Result>> Index::Results(const std::string& workspace) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  return ResultsLocked(workspace);
+}
+
+absl::StatusOr<std::vector<Index::Result>> Index::ResultsLocked(const std::string& workspace) {
+  LY_ASSIGN_OR_RETURN(
+      Statement statement,
+      db_->Prepare("SELECT job, commit_order, pinned FROM results WHERE workspace = ?"));
+  statement.Bind(workspace);
+  std::vector<Result> results;
+  for (;;) {
+    LY_ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) return results;
+    results.push_back({statement.Text(0), statement.Int(1), statement.Int(2) != 0});
+  }
+}
+
+absl::Status Index::ForgetResult(const std::string& workspace, const std::string& job) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  LY_ASSIGN_OR_RETURN(Statement forget,
+                      db_->Prepare("DELETE FROM results WHERE workspace = ? AND job = ?"));
+  forget.Bind(workspace).Bind(job);
+  return forget.Run();
 }
 
 absl::Status Index::AddUpload(const std::string& principal, const std::string& digest,

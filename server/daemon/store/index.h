@@ -1,10 +1,12 @@
-// The daemon's database: jobs with their events (the truth about jobs), and which projects and
+// The daemon's database: jobs with their events (the truth about jobs), which results were
+// committed in which order and which are pinned (the truth about that), and which projects and
 // profiles there are (a cache of the file system, which start-up brings up to date). Thread-safe:
 // it locks itself.
 #pragma once
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,10 +51,30 @@ class Index : public JobStore {
   absl::StatusOr<std::vector<profile::v1::ProfileInfo>> ProjectProfiles(const Project& project);
   // What the replaced results of a project take on disk.
   absl::StatusOr<int64_t> HistoryBytes(const Project& project);
-  // Newest first, from `offset` on.
+  // Newest first, from `offset` on; with `pinned`.
   absl::StatusOr<std::vector<profile::v1::ProfileInfo>> ListProfiles(const std::string& workspace,
                                                                      bool include_replaced,
                                                                      int64_t offset, int limit);
+
+  struct Listed {
+    std::string project;
+    profile::v1::ProfileInfo info;  // without `pinned`
+  };
+  absl::StatusOr<std::vector<Listed>> WorkspaceProfiles(const std::string& workspace);
+
+  // What is known of a job's result besides its files.
+  struct Result {
+    std::string job;
+    int64_t commit_order = 0;  // greater is later, whatever the clock says; 0: not known
+    bool pinned = false;
+  };
+  // The job's result was put in place, after all others that were noted. The first note counts.
+  absl::Status NoteCommit(const std::string& workspace, const std::string& job);
+  absl::Status SetPinned(const std::string& workspace, const std::string& job, bool pinned);
+  absl::StatusOr<std::optional<Result>> FindResult(const std::string& workspace,
+                                                   const std::string& job);
+  absl::StatusOr<std::vector<Result>> Results(const std::string& workspace);
+  absl::Status ForgetResult(const std::string& workspace, const std::string& job);
 
   // Uploads, each by who sent it.
   absl::Status AddUpload(const std::string& principal, const std::string& digest,
@@ -75,6 +97,7 @@ class Index : public JobStore {
   explicit Index(std::unique_ptr<Sqlite> db) : db_(std::move(db)) {}
   absl::Status Migrate();
   absl::Status PutLocked(const JobRecord& record, const profile::v1::JobEvent* event);
+  absl::StatusOr<std::vector<Result>> ResultsLocked(const std::string& workspace);
   absl::Status PutProfilesLocked(const Project& project,
                                  const std::vector<profile::v1::ProfileInfo>& profiles);
 

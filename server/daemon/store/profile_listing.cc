@@ -60,11 +60,6 @@ bool IsRepeatFile(const std::string& name) {
   return name == "infer_repeat.json" || name == "profile_repeat.json";
 }
 
-bool IsEntry(const std::string& name) {
-  return IsRepeatFile(name) || name == "infer" || name == "prof" || IsTrialName(name, "infer") ||
-         IsTrialName(name, "prof");
-}
-
 // What was known of each path, for reuse.
 using Known = std::map<std::string, const v1::ProfileInfo*>;
 
@@ -144,6 +139,11 @@ void DescribeTrials(const std::string& absolute, v1::ProfileInfo& info) {
     if (!fs::is_regular_file(trial + "/profile.json", error) || JobOf(trial) != job) continue;
     info.add_trials((shown / ProfilePathOf(names.Trial(i))).string());
   }
+}
+
+bool IsEntry(const std::string& name) {
+  return IsRepeatFile(name) || name == "infer" || name == "prof" || IsTrialName(name, "infer") ||
+         IsTrialName(name, "prof");
 }
 
 std::string ProfilePathOf(const std::string& entry) {

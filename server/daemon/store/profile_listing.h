@@ -20,6 +20,9 @@ absl::StatusOr<profile::v1::ProfileInfo> DescribeProfile(const std::string& abso
 // profile. Only trials of the same result count: a later job may have put its own in their place.
 void DescribeTrials(const std::string& absolute, profile::v1::ProfileInfo& info);
 
+// True for what a result's folder or repeat file may be called.
+bool IsEntry(const std::string& name);
+
 // The profile path of an entry of a project: "infer" -> "infer/profile.json"; a repeat file is one
 // itself.
 std::string ProfilePathOf(const std::string& entry);

@@ -18,6 +18,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/unique_fd.h"
 #include "server/daemon/store/layout.h"
+#include "server/daemon/store/removal.h"
 #include "server/daemon/store/result_files.h"
 
 namespace libreyolo::daemon {
@@ -70,18 +71,10 @@ void FsyncParents(const std::string& path) {
   }
 }
 
-std::vector<std::string> Subfolders(const std::string& path) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path, error))
-    names.push_back(entry.path().filename());
-  return names;
-}
-
 // The jobs below .staging whose commit was decided, oldest decision first.
 std::vector<std::string> DecidedCommits(const std::string& project_dir) {
   std::vector<std::pair<fs::file_time_type, std::string>> decided;
-  for (const std::string& job_id : Subfolders(absl::StrCat(project_dir, "/.staging"))) {
+  for (const std::string& job_id : NamesIn(absl::StrCat(project_dir, "/.staging"))) {
     std::error_code error;
     const auto time = fs::last_write_time(ManifestPath(project_dir, job_id), error);
     if (!error) decided.emplace_back(time, job_id);
@@ -147,13 +140,24 @@ absl::Status ProfileStore::RenameNoReplace(const std::string& from, const std::s
   return Rename(from, to, 0, absl::StrCat("plain ", label), &error);
 }
 
+absl::StatusOr<ProfileStore::Locks> ProfileStore::LockProject(
+    const std::string& project_dir) const {
+  Locks locks;
+  LY_ASSIGN_OR_RETURN(locks.state, LockInState(lock_dir_, project_dir));
+  locks.folder = LockFolder(project_dir);
+  return locks;
+}
+
+bool ProfileStore::HasDecidedCommit(const std::string& project_dir) {
+  return !DecidedCommits(project_dir).empty();
+}
+
 // ---- commit
 
 struct ProfileStore::Run {
   const std::string project_dir;
   const std::string job_id;
-  UniqueFd state_lock;
-  UniqueFd folder_lock;
+  Locks locks;
   CommitPlan plan;
   std::vector<std::string> changes;  // places with other content than before
   bool resumed = false;              // the decision is an earlier attempt's
@@ -161,7 +165,7 @@ struct ProfileStore::Run {
 
 absl::Status ProfileStore::Commit(const std::string& project_dir, const std::string& job_id,
                                   const ResultNames& names, std::vector<std::string>* changes) {
-  Run run{project_dir, job_id, UniqueFd(), UniqueFd(), {}, {}, false};
+  Run run{project_dir, job_id, {}, {}, {}, false};
   absl::Status status = Prepare(run, names);
   const size_t before = run.changes.size();
   if (status.ok()) status = Finish(run);
@@ -183,9 +187,11 @@ absl::Status ProfileStore::Commit(const std::string& project_dir, const std::str
 
 // Everything that can fail for want of space comes before the decision.
 absl::Status ProfileStore::Prepare(Run& run, const ResultNames& names) {
-  LY_ASSIGN_OR_RETURN(run.state_lock, LockInState(lock_dir_, run.project_dir));
-  run.folder_lock = LockFolder(run.project_dir);
+  LY_ASSIGN_OR_RETURN(run.locks, LockProject(run.project_dir));
   LY_RETURN_IF_ERROR(RollForwardOthers(run));
+  // What is half removed is out of the way of new results, so it may wait.
+  const absl::Status removed = CompleteRemovals(run.project_dir, run.changes);
+  if (!removed.ok()) LogError("removal not completed", {{"error", removed.message()}});
   const std::string staging = StagingDir(run.project_dir, run.job_id);
   const std::string manifest = ManifestPath(run.project_dir, run.job_id);
   if (Exists(manifest)) {
@@ -221,7 +227,7 @@ absl::Status ProfileStore::RollForwardOthers(Run& run) {
   for (const std::string& job_id : DecidedCommits(run.project_dir)) {
     if (job_id == run.job_id) continue;
     LY_ASSIGN_OR_RETURN(CommitPlan plan, ReadCommitPlan(ManifestPath(run.project_dir, job_id)));
-    Run other{run.project_dir, job_id, UniqueFd(), UniqueFd(), std::move(plan), {}, true};
+    Run other{run.project_dir, job_id, {}, std::move(plan), {}, true};
     LY_RETURN_IF_ERROR(Finish(other));
     LogInfo("commit rolled forward", {{"job", job_id}, {"project", run.project_dir}});
     run.changes.insert(run.changes.end(), other.changes.begin(), other.changes.end());
@@ -298,26 +304,28 @@ absl::Status ProfileStore::MoveToHistory(Run& run, const std::string& from,
 absl::StatusOr<std::vector<RecoveredCommit>> ProfileStore::Recover(
     const std::string& project_dir, const std::function<bool(const std::string&)>& ours) {
   std::vector<RecoveredCommit> recovered;
-  const std::vector<std::string> jobs = Subfolders(absl::StrCat(project_dir, "/.staging"));
+  const std::vector<std::string> jobs = NamesIn(absl::StrCat(project_dir, "/.staging"));
   if (jobs.empty()) {
     std::error_code ignored;  // left by a job whose project was read-only when it ended
     fs::remove(absl::StrCat(project_dir, "/.staging"), ignored);
     return recovered;
   }
-  const auto state_lock = LockInState(lock_dir_, project_dir);
-  if (!state_lock.ok()) return MakeError(reason::kStoreFailed, state_lock.status().message());
+  const auto locks = LockProject(project_dir);
+  if (!locks.ok()) return MakeError(reason::kStoreFailed, locks.status().message());
   const auto failed = [&](const std::string& job_id, const absl::Status& status) {
     LogError("commit not completed",
              {{"job", job_id}, {"project", project_dir}, {"error", status.message()}});
   };
-  const UniqueFd folder_lock = LockFolder(project_dir);
+  std::vector<std::string> ignored;  // a start looks at everything
+  const absl::Status removed = CompleteRemovals(project_dir, ignored);
+  if (!removed.ok()) failed("", removed);
   for (const std::string& job_id : DecidedCommits(project_dir)) {
     auto plan = ReadCommitPlan(ManifestPath(project_dir, job_id));
     if (!plan.ok()) {
       failed(job_id, plan.status());
       continue;
     }
-    Run run{project_dir, job_id, UniqueFd(), UniqueFd(), *plan, {}, true};
+    Run run{project_dir, job_id, {}, *plan, {}, true};
     const absl::Status status = Finish(run);
     if (!status.ok()) {
       failed(job_id, status);
@@ -327,7 +335,7 @@ absl::StatusOr<std::vector<RecoveredCommit>> ProfileStore::Recover(
     recovered.push_back({job_id, plan->names});
   }
   for (const std::string& job_id : jobs) {
-    if (Exists(ManifestPath(project_dir, job_id)) || (ours && !ours(job_id)) ||
+    if (IsRemoval(job_id) || Exists(ManifestPath(project_dir, job_id)) || (ours && !ours(job_id)) ||
         !Exists(StagingDir(project_dir, job_id)))
       continue;
     LogInfo("staging swept", {{"job", job_id}, {"project", project_dir}});

@@ -1,6 +1,7 @@
 // Makes results visible, all at once, and never loses one: a commit swaps the new folders in and
 // moves what they replace to history/<job id>/. What was cut off by a crash is completed or swept
-// at the next start. Thread-safe; one commit a project at a time, also between daemons.
+// at the next start. Removes them likewise. Thread-safe; one change of a project at a time, also
+// between daemons.
 //
 // The decision is the file COMMIT in the staging folder: before it stands, nothing but staging has
 // changed; once it stands, the new result will be completed, by this commit, the project's next one
@@ -12,7 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "common/base/unique_fd.h"
 #include "server/daemon/store/commit_plan.h"
 #include "server/daemon/store/fault_points.h"
 #include "server/daemon/store/profile_listing.h"
@@ -51,6 +54,16 @@ class ProfileStore {
   // Removes a staging folder, unless its commit was decided: it may then hold the old results.
   void Discard(const std::string& project_dir, const std::string& job_id);
 
+  // Removes a job's result with all its parts from its place or the history: all of it, by this
+  // call or, once begun, by any later one in this project or the next start. `run_if_free` is
+  // handed the absolute paths of the parts and what moves them out of sight: it calls that, or
+  // returns false to leave them. False also when there is no such result, or when a commit in the
+  // project waits to be completed. `changes` as of Commit().
+  using RunIfFree = absl::FunctionRef<bool(const std::vector<std::string>& paths,
+                                           absl::FunctionRef<void()> move)>;
+  absl::StatusOr<bool> Remove(const std::string& project_dir, const std::string& job_id,
+                              RunIfFree run_if_free, std::vector<std::string>* changes = nullptr);
+
   // ScanProfiles().
   std::vector<profile::v1::ProfileInfo> Scan(
       const std::string& project_dir, const std::string& prefix,
@@ -60,6 +73,20 @@ class ProfileStore {
 
  private:
   struct Run;  // one commit under way
+  struct Locks {
+    UniqueFd state;
+    UniqueFd folder;
+  };
+
+  // One writer in a project.
+  absl::StatusOr<Locks> LockProject(const std::string& project_dir) const;
+  static bool HasDecidedCommit(const std::string& project_dir);
+  // The second half of Remove(), for all that was begun.
+  absl::Status CompleteRemovals(const std::string& project_dir, std::vector<std::string>& changes);
+  absl::Status BeginRemoval(const std::string& project_dir, const std::string& target);
+  absl::Status MoveOut(const std::string& project_dir, const std::string& job_id,
+                       std::vector<std::string>& changes);
+  absl::Status DeleteMovedOut(const std::string& project_dir, const std::string& job_id);
 
   absl::Status Prepare(Run& run, const ResultNames& names);
   absl::Status RollForwardOthers(Run& run);

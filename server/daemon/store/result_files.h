@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -10,6 +11,9 @@ namespace libreyolo::daemon {
 
 // Something is there, a broken symlink included.
 bool Exists(const std::string& path);
+
+// The names of what is in a folder; none when it cannot be read.
+std::vector<std::string> NamesIn(const std::string& path);
 
 // The job that made the result at `path` (a folder with a profile.json, or a *_repeat.json); empty
 // when it names none, or none that can be a folder's name.

@@ -23,18 +23,27 @@ using ::testing::UnorderedElementsAre;
 class StoreStepsTest : public ::testing::Test {
  protected:
   StoreStepsTest() { Open(int64_t{5} << 30); }
-  void Open(int64_t history_mention_bytes) {
+  void Open(int64_t history_mention_bytes, RetentionLimits limits = {}) {
     steps_.reset();
     index_.reset();
     auto index = Index::Open(dir_ / "index.sqlite");
     EXPECT_OK(index);
     index_ = *std::move(index);
-    steps_ =
-        std::make_unique<StoreSteps>(layout_, profiles_, *index_, inputs_, history_mention_bytes);
+    retention_ = std::make_unique<Retention>(
+        Retention::Deps{*index_, profiles_, layout_, holds_, clock_}, limits);
+    steps_ = std::make_unique<StoreSteps>(layout_, profiles_, *index_, inputs_, *retention_,
+                                          history_mention_bytes);
   }
   absl::StatusOr<CommittedResult> Commit(const std::string& job) {
+    JobRecord record;
+    record.job.set_id(job);
+    record.job.set_state(profile::v1::JOB_STATE_ANALYZING);
+    EXPECT_OK(index_->Put(record, nullptr));
     Stage(project_, job, {"infer", 1});
-    return steps_->Commit({job, "", "runs/p"}, spec_);
+    const auto committed = steps_->Commit({job, "", "runs/p"}, spec_);
+    record.job.set_state(profile::v1::JOB_STATE_SUCCEEDED);
+    EXPECT_OK(index_->Put(record, nullptr));
+    return committed;
   }
   std::vector<std::string> Listed() {
     const auto infos = index_->ListProfiles("", true, 0, 100);
@@ -54,7 +63,10 @@ class StoreStepsTest : public ::testing::Test {
   const JobInputs inputs_{layout_, blobs_, devices_, {}};
   ProfileStore profiles_{dir_ / "locks"};
   job::JobSpec spec_;
+  const SystemClock clock_;
+  ReadHolds holds_{clock_};
   std::unique_ptr<Index> index_;
+  std::unique_ptr<Retention> retention_;
   std::unique_ptr<StoreSteps> steps_;
 };
 
@@ -96,6 +108,17 @@ TEST_F(StoreStepsTest, ALargeHistoryIsMentionedUntilItIsRemoved) {
   ASSERT_OK_AND_ASSIGN(const CommittedResult third, Commit("j3"));
   EXPECT_THAT(third.notes, IsEmpty()) << "what the index knew was out of date";
   EXPECT_THAT(Listed(), ElementsAre("runs/p/infer/profile.json j3"));
+}
+
+TEST_F(StoreStepsTest, ACommitBringsItsWorkspaceWithinTheLimits) {
+  RetentionLimits limits;
+  limits.max_count = 2;
+  Open(int64_t{5} << 30, limits);
+  for (const char* job : {"j1", "j2", "j3"}) ASSERT_OK(Commit(job));
+  EXPECT_THAT(Listed(), UnorderedElementsAre("runs/p/infer/profile.json j3",
+                                             "runs/p/history/j2/infer/profile.json j2 replaced"));
+  ASSERT_OK_AND_ASSIGN(const auto results, index_->Results(""));
+  EXPECT_EQ(results.size(), 2U) << "of a removed one nothing is kept";
 }
 
 }  // namespace

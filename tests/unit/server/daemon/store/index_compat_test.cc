@@ -84,7 +84,7 @@ TEST_P(IndexCompatTest, ALaterVersionsIndexIsRefusedAndNotTouched) {
   EXPECT_EQ(before, after);
 }
 
-INSTANTIATE_TEST_SUITE_P(Schemas, IndexCompatTest, ::testing::Values(1, 2, 3),
+INSTANTIATE_TEST_SUITE_P(Schemas, IndexCompatTest, ::testing::Values(1, 2, 3, 4),
                          [](const auto& info) { return absl::StrCat("V", info.param); });
 
 }  // namespace
