@@ -16,10 +16,11 @@ class RetentionTest(support.ScriptedTest):
         job = self.succeed("profile", "infer", "--device", "cpu", "--weights", "random", "--imgsz", 64, "--warmup", 1,
                            "--runs", 5, "--detach", *words).stdout.strip()
 
-        def state():
-            return json.loads(self.succeed("jobs", "show", job, "--json").stdout)["state"]
+        def shown():
+            return json.loads(self.succeed("jobs", "show", job, "--json").stdout)
 
-        support.wait_until(lambda: "SUCCEEDED" in state(), f"{job} to succeed")
+        support.wait_until(lambda: shown()["state"] in ("SUCCEEDED", "FAILED"), f"{job} to end")
+        self.assertEqual(shown()["state"], "SUCCEEDED", shown())
         return job
 
     def listed(self):
@@ -71,7 +72,9 @@ class RetentionTest(support.ScriptedTest):
         self.serve("--retain-age", "1")
         jobs = [self.profile("--repeat", 2), self.profile()]
         # Nothing is committed any more: the daemon looks by itself.
-        support.wait_until(lambda: set(self.listed()) == {jobs[-1]}, "the older result to go")
+        root = self.scratch / "store/workspaces/default/runs/profile"
+        support.wait_until(lambda: not list(root.glob("infer_*")), "the older result to go")
+        support.wait_until(lambda: not (root / ".staging").exists(), "its files to be deleted")
         newest = (self.place(jobs[-1]) / "profile.json").stat().st_mtime
         support.wait_until(lambda: time.time() - newest > 3, "it to be looked at after its time")
         self.assertEqual(set(self.listed()), {jobs[-1]})
@@ -95,7 +98,7 @@ class RetentionTest(support.ScriptedTest):
         self.assertFalse(json.loads(out)["pinned"])
         self.assertIn("change=unpin_profile", self.log(daemon))
         # What was just named stays at hand for a few seconds; then the next commit takes it.
-        support.wait_until(lambda: set(self.listed()) == {self.profile()}, "the result that was pinned to go")
+        support.wait_until(lambda: {self.profile()} == set(self.listed()), "the result that was pinned to go")
 
     def test_a_repeat_is_pinned_and_removed_as_one(self):
         self.serve("--retain-count", "1")
