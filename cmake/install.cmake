@@ -4,7 +4,14 @@
 if(LIBREYOLO_WORKER)
   set(_runtime ${CMAKE_INSTALL_LIBDIR}/libreyolo)
   file(RELATIVE_PATH _to_runtime /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${_runtime})
-  set_target_properties(libreyolo-worker PROPERTIES INSTALL_RPATH "$ORIGIN/${_to_runtime}/torch/lib")
+  # The build tree has the same layout, by links. With another run path there CMake would leave room at its end, which the
+  # loader reads as "the current folder": whoever can write where the daemon was started could slip the worker a library.
+  set_target_properties(libreyolo-worker PROPERTIES INSTALL_RPATH "$ORIGIN/${_to_runtime}/torch/lib"
+    BUILD_WITH_INSTALL_RPATH ON)
+  foreach(_part torch nvidia)
+    file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/${_runtime})
+    file(CREATE_LINK ${LIBREYOLO_TORCH_ROOT}/${_part} ${CMAKE_BINARY_DIR}/${_runtime}/${_part} SYMBOLIC)
+  endforeach()
   install(TARGETS libreyolo-worker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   file(GLOB _gomp ${LIBREYOLO_TORCH_ROOT}/torch/lib/libgomp*)
   install(PROGRAMS ${LIBREYOLO_TORCH_ROOT}/torch/lib/libtorch_cpu.so ${LIBREYOLO_TORCH_ROOT}/torch/lib/libc10.so ${_gomp}
