@@ -62,6 +62,9 @@ class SmokeTest(unittest.TestCase):
             if not (bench_util.bin_dir() / name).exists():
                 self.skipTest(f"{name} is not built")
 
+    def test_load(self):
+        self.run_script("load/bench_load.py")
+
     def test_get(self):
         if not bench_util.ROOT.parent.joinpath("shared").is_dir():
             self.skipTest("no shared fixtures beside the checkout")
