@@ -9,8 +9,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
-#include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -44,8 +45,10 @@ constexpr absl::string_view kDatasetSuffixes[] = {".yaml", ".yml", ".txt", ".jso
 // No message is over 1 MiB: so many digests go into one question, and so many files into one job.
 constexpr int kDigestsPerCall = 5'000;
 constexpr size_t kMaxInputBytes = 900 << 10;
-constexpr int kUploadTries = 3;
+// Tries in a row that bring nothing further; a server that restarts is back within them.
+constexpr int kUploadTries = 6;
 constexpr absl::Duration kUploadPause = absl::Milliseconds(200);
+constexpr absl::Duration kLongestUploadPause = absl::Seconds(3);
 constexpr absl::Duration kAskTimeout = absl::Seconds(30);
 
 // Bytes to upload: a file, or what stdin gave.
@@ -117,16 +120,18 @@ absl::Status ReadChunk(const Content& content, int fd, int64_t offset, std::stri
   return absl::OkStatus();
 }
 
+// The bytes from `offset` on.
 absl::Status SendOnce(v1::ProfileService::Stub& stub, const Content& content, int fd,
-                      const std::function<void(int64_t)>& progress) {
+                      int64_t offset, const std::function<void(int64_t)>& progress) {
   grpc::ClientContext context;
   v1::UploadBlobResponse response;
   const auto writer = stub.UploadBlob(&context, &response);
   v1::UploadBlobRequest request;
   request.mutable_header()->set_digest(content.digest);
   request.mutable_header()->set_size_bytes(content.size_bytes);
+  request.mutable_header()->set_offset(offset);
   bool is_open = writer->Write(request);
-  for (int64_t sent = 0; is_open && sent < content.size_bytes;) {
+  for (int64_t sent = offset; is_open && sent < content.size_bytes;) {
     if (const absl::Status read = ReadChunk(content, fd, sent, request.mutable_data());
         !read.ok()) {
       context.TryCancel();
@@ -141,7 +146,13 @@ absl::Status SendOnce(v1::ProfileService::Stub& stub, const Content& content, in
   return rpc::FromGrpcStatus(writer->Finish());
 }
 
-absl::Status Send(v1::ProfileService::Stub& stub, const Content& content,
+// The digests that the server lacks, with how much of each it has from an upload that broke off.
+using Missing = std::map<std::string, int64_t>;
+
+absl::StatusOr<Missing> FindMissing(v1::ProfileService::Stub& stub,
+                                    const std::vector<Content>& contents);
+
+absl::Status Send(v1::ProfileService::Stub& stub, const Content& content, int64_t offset,
                   const std::function<void(int64_t)>& progress) {
   UniqueFd file;
   if (content.spooled == nullptr) {
@@ -149,19 +160,34 @@ absl::Status Send(v1::ProfileService::Stub& stub, const Content& content,
     if (!file) return ErrnoStatus(errno, "open", content.path);
   }
   const int fd = content.spooled != nullptr ? content.spooled->get() : file.get();
-  absl::Status status;
-  for (int tries = 0; tries < kUploadTries; ++tries) {
-    if (tries > 0) absl::SleepFor(kUploadPause * (1 << tries));
-    status = SendOnce(stub, content, fd, progress);
-    if (!HasReason(status, reason::kServerUnreachable)) break;
+  bool began_anew = false;
+  for (int tries = 1;; ++tries) {
+    const absl::Status status = SendOnce(stub, content, fd, offset, progress);
+    if (status.ok()) return status;
+    if (HasReason(status, reason::kDigestMismatch) && offset > 0 && !began_anew) {
+      // What was there was no part of this file: the server has thrown it away.
+      began_anew = true;
+      offset = 0;
+      continue;
+    }
+    // The connection broke, or the server has not yet noticed that an earlier one did.
+    const bool is_passing = HasReason(status, reason::kServerUnreachable) ||
+                            (offset > 0 && (HasReason(status, reason::kBusy) ||
+                                            HasReason(status, reason::kArgumentOutOfRange)));
+    if (!is_passing || tries >= kUploadTries) return status;
+    absl::SleepFor(std::min(kUploadPause * (1 << tries), kLongestUploadPause));
+    const absl::StatusOr<Missing> missing = FindMissing(stub, {content});
+    if (!missing.ok()) continue;  // the next try says why
+    const auto found = missing->find(content.digest);
+    if (found == missing->end()) return absl::OkStatus();  // the answer alone was lost
+    if (found->second > offset) tries = 0;
+    offset = std::min(found->second, content.size_bytes);
   }
-  return status;
 }
 
-// The digests that the server lacks.
-absl::StatusOr<std::set<std::string>> FindMissing(v1::ProfileService::Stub& stub,
-                                                  const std::vector<Content>& contents) {
-  std::set<std::string> missing;
+absl::StatusOr<Missing> FindMissing(v1::ProfileService::Stub& stub,
+                                    const std::vector<Content>& contents) {
+  Missing missing;
   for (size_t begin = 0; begin < contents.size(); begin += kDigestsPerCall) {
     v1::FindMissingBlobsRequest request;
     const size_t end = std::min(contents.size(), begin + kDigestsPerCall);
@@ -169,7 +195,11 @@ absl::StatusOr<std::set<std::string>> FindMissing(v1::ProfileService::Stub& stub
     grpc::ClientContext context;
     v1::FindMissingBlobsResponse response;
     LY_RETURN_IF_ERROR(rpc::FromGrpcStatus(stub.FindMissingBlobs(&context, request, &response)));
-    missing.insert(response.digests().begin(), response.digests().end());
+    for (const std::string& digest : response.digests()) missing.emplace(digest, 0);
+    for (const v1::PartialBlob& partial : response.partial()) {
+      const auto found = missing.find(partial.digest());
+      if (found != missing.end()) found->second = std::max<int64_t>(0, partial.received_bytes());
+    }
   }
   return missing;
 }
@@ -178,17 +208,19 @@ absl::StatusOr<std::set<std::string>> FindMissing(v1::ProfileService::Stub& stub
 absl::Status Upload(const Server& server, const std::vector<Content>& contents,
                     const UploadProgress& progress) {
   const auto stub = v1::ProfileService::NewStub(server.channel);
-  LY_ASSIGN_OR_RETURN(std::set<std::string> missing, FindMissing(*stub, contents));
-  std::vector<const Content*> wanted;
+  LY_ASSIGN_OR_RETURN(Missing missing, FindMissing(*stub, contents));
+  std::vector<std::pair<const Content*, int64_t>> wanted;
   int64_t total = 0;
   for (const Content& content : contents) {
-    if (missing.erase(content.digest) == 0) continue;
-    wanted.push_back(&content);
+    const auto found = missing.find(content.digest);
+    if (found == missing.end()) continue;
+    wanted.emplace_back(&content, std::min(found->second, content.size_bytes));
+    missing.erase(found);
     total += content.size_bytes;
   }
   int64_t done = 0;
-  for (const Content* content : wanted) {
-    LY_RETURN_IF_ERROR(Send(*stub, *content, [&](int64_t sent) {
+  for (const auto& [content, offset] : wanted) {
+    LY_RETURN_IF_ERROR(Send(*stub, *content, offset, [&, done](int64_t sent) {
       if (progress) progress(done + sent, total);
     }));
     done += content->size_bytes;

@@ -109,7 +109,8 @@ absl::Status CheckAccess(const Config& config, const GivenSettings& given) {
   }
   for (const auto& [flag, count] :
        {std::pair("--max-connections", config.max_connections),
-        std::pair("--max-connections-per-peer", config.max_connections_per_peer)}) {
+        std::pair("--max-connections-per-peer", config.max_connections_per_peer),
+        std::pair("--max-calls-per-user", config.max_calls_per_user)}) {
     if (count < 1 || count > kMaxCount)
       return refuse(flag, absl::StrCat(" takes 1 to ", kMaxCount, ", not ", count));
   }

@@ -41,6 +41,9 @@ struct Config {
   std::string socket_role = "submitter";  // a Role's name or "none"
   int64_t max_connections = 1000;
   int64_t max_connections_per_peer = 256;
+  int64_t max_calls_per_user = 100;
+  absl::Duration stall_timeout = absl::Minutes(1);
+  int64_t min_free_bytes = int64_t{256} << 20;
   TlsFiles tls;            // without a certificate: no TLS
   std::string users_path;  // empty: nobody is told apart by a token
   // Of each user; 0: no limit. Defaults where users are told apart: 20 jobs, 50 GiB.

@@ -54,6 +54,7 @@ namespace {
 namespace v1 = ::libreyolo::profile::v1;
 
 constexpr unsigned kTraceThreads = 2;  // that parse one trace; more wait for the one that collects
+constexpr absl::Duration kUploadSweep = absl::Hours(1);
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 constexpr absl::Duration kCallGrace = absl::Seconds(2);
 constexpr absl::Duration kStoreProbe = absl::Seconds(5);
@@ -67,13 +68,13 @@ class Daemon {
         layout_({config.state_dir, config.workspace, config.local}),
         devices_(MakeNvmlInventory(gpu::NvmlPath()), ""),
         device_pool_(config.lock_dir),
-        blobs_(layout_.BlobDir(), config.max_upload_bytes),
+        blobs_(layout_.BlobDir(), config.max_upload_bytes, config.min_free_bytes),
         profiles_(config.state_dir + "/project_locks"),
         inputs_(
             layout_, blobs_, devices_,
             {config.weights_folders, config.datasets_folders, config.cache_dir, config.hub_base_url,
-             std::getenv("HF_TOKEN") == nullptr ? "" : std::getenv("HF_TOKEN"),
-             config_.has_users()}),
+             std::getenv("HF_TOKEN") == nullptr ? "" : std::getenv("HF_TOKEN"), config_.has_users(),
+             config_.min_free_bytes}),
         launcher_({config.worker_path, config.worker_network, config.worker_limits}, loop_) {}
 
   absl::Status Start();
@@ -84,6 +85,7 @@ class Daemon {
   absl::Status FindFinishedCommits(std::map<std::string, CommittedResult>& committed);
   absl::Status OpenGate();
   absl::Status ClaimAddresses();
+  void SweepUploads();
   absl::Status StartServer();
   absl::Status SetCordon(bool cordoned);
   void BeginDrain();
@@ -91,12 +93,12 @@ class Daemon {
   void WatchSignals();
   void OnSignal();
   void WatchIdleness();
+  void KeepRetention();
   void WatchStore();
   absl::StatusOr<StoreFigures> CountStore() const;
   absl::Status ServeMetrics();
   HealthFacts Health() const;
   void TellHealth();
-  void KeepRetention();
   void Shutdown();
   v1::Capabilities FixedCapabilities() const;
 
@@ -225,6 +227,7 @@ absl::Status Daemon::Start() {
   if (!config_.local) LY_RETURN_IF_ERROR(MakeDirectories(config_.workspace));
   LY_ASSIGN_OR_RETURN(index_, Index::Open(config_.state_dir + "/index.sqlite"));
   blobs_.Sweep();
+  SweepUploads();
   retention_ = std::make_unique<Retention>(
       Retention::Deps{*index_, profiles_, layout_, holds_, clock_}, config_.retention);
   steps_ = std::make_unique<StoreSteps>(layout_, profiles_, *index_, inputs_, *retention_);
@@ -270,6 +273,12 @@ absl::Status Daemon::Start() {
   WatchStore();
   KeepRetention();
   return absl::OkStatus();
+}
+
+// Parts of uploads that nobody goes on with, now and every hour.
+void Daemon::SweepUploads() {
+  blobs_.SweepPartial(clock_.Wall());
+  loop_.RunAfter(kUploadSweep, [this] { SweepUploads(); });
 }
 
 absl::Status Daemon::ClaimAddresses() {
@@ -338,8 +347,9 @@ absl::Status Daemon::OpenGate() {
   }
   AccountPolicy accounts{geteuid(), std::nullopt};
   if (config_.admits_accounts()) accounts.others = ParseRole(config_.socket_role);
-  gate_ = std::make_unique<CallGate>(CallGate::Config{config_.local, BuildId(), users_.get(),
-                                                      !config_.tls.client_ca.empty(), accounts});
+  gate_ = std::make_unique<CallGate>(CallGate::Config{
+      config_.local, BuildId(), users_.get(), !config_.tls.client_ca.empty(), accounts,
+      static_cast<int>(config_.max_calls_per_user), config_.stall_timeout});
   return absl::OkStatus();
 }
 

@@ -14,6 +14,7 @@
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "server/daemon/inputs/dataset_fetcher.h"
+#include "server/daemon/store/disk_room.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -91,6 +92,8 @@ absl::StatusOr<std::string> JobInputs::Check(const job::JobSpec& spec, bool loca
   LY_ASSIGN_OR_RETURN(const std::string device,
                       devices_.Resolve(spec.device, spec.cuda_visible_devices));
   LY_RETURN_IF_ERROR(layout_.CheckProjectWritable(spec.workspace, spec.project));
+  LY_ASSIGN_OR_RETURN(const std::string project, layout_.ProjectDir(spec.workspace, spec.project));
+  LY_RETURN_IF_ERROR(CheckDiskRoom(project, 0, settings_.min_free_bytes, "a job's results"));
   switch (spec.weights.kind) {
     case Kind::kName: {
       LY_ASSIGN_OR_RETURN(const WeightsPlaces places, Places(spec));

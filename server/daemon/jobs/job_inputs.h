@@ -27,6 +27,8 @@ struct InputSettings {
   // Users are told apart: what one of them has in a workspace may name files of that workspace and
   // of the datasets folders alone.
   bool confine_workspaces = false;
+  // A job starts only while the project's disk has so much left.
+  int64_t min_free_bytes = 0;
 };
 
 class JobInputs : public JobPreflight {

@@ -9,7 +9,9 @@ absl::Status BlobUpload::Take(const profile::v1::UploadBlobRequest& request) {
   if (request.has_header()) {
     if (writer_ != nullptr) return MakeError(reason::kArgumentInvalid, "a second header came");
     digest_ = request.header().digest();
-    LY_ASSIGN_OR_RETURN(writer_, blobs_.Begin(digest_, request.header().size_bytes()));
+    const auto& header = request.header();
+    LY_ASSIGN_OR_RETURN(writer_,
+                        blobs_.Begin(digest_, header.size_bytes(), principal_, header.offset()));
     return absl::OkStatus();
   }
   if (writer_ == nullptr) {

@@ -12,8 +12,9 @@ namespace libreyolo::daemon {
 
 class BlobUpload {
  public:
-  // `blobs` must outlive it.
-  explicit BlobUpload(const BlobStore& blobs) : blobs_(blobs) {}
+  // `blobs` must outlive it. What comes is kept for `principal` when the upload breaks off.
+  BlobUpload(const BlobStore& blobs, std::string principal)
+      : blobs_(blobs), principal_(std::move(principal)) {}
 
   // The stream's next message. ARGUMENT_INVALID for data before the header or a second header, and
   // the errors of BlobStore::Begin and BlobWriter::Append. After an error the upload is over.
@@ -27,6 +28,7 @@ class BlobUpload {
 
  private:
   const BlobStore& blobs_;
+  const std::string principal_;
   std::string digest_;
   std::unique_ptr<BlobWriter> writer_;
 };

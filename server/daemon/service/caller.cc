@@ -155,7 +155,12 @@ absl::StatusOr<Caller> CallGate::Admit(grpc::CallbackServerContext& context, con
   caller->request_id = RequestIdOf(context);
   // Clients compare it with their own, without a call of its own.
   context.AddInitialMetadata("x-libreyolo-build", config_.build_id);
-  if (caller->role >= access.need) return caller;
+  if (caller->role >= access.need) {
+    const absl::Status taken = TakeSlot(*caller);
+    if (taken.ok()) return caller;
+    LogRefusal(context, access, taken);
+    return taken;
+  }
   const absl::Status status =
       MakeError(reason::kPermissionDenied,
                 absl::StrCat("\"", caller->principal, "\" is a ", Name(caller->role),
@@ -165,6 +170,26 @@ absl::StatusOr<Caller> CallGate::Admit(grpc::CallbackServerContext& context, con
                 {{"principal", caller->principal}, {"role", Name(caller->role)}});
   LogRefusal(context, access, status);
   return status;
+}
+
+absl::Status CallGate::TakeSlot(Caller& caller) const {
+  if (config_.local) return absl::OkStatus();
+  const std::lock_guard<std::mutex> lock(open_calls_->mu);
+  int& count = open_calls_->of_principal[caller.principal];
+  if (count >= config_.max_calls) {
+    return MakeError(reason::kBusy,
+                     absl::StrCat("\"", caller.principal, "\" has ", count,
+                                  " calls under way, as many as one user may"),
+                     {"wait until some of them end"});
+  }
+  ++count;
+  caller.slot =
+      std::shared_ptr<void>(nullptr, [calls = open_calls_, principal = caller.principal](void*) {
+        const std::lock_guard<std::mutex> lock(calls->mu);
+        const auto found = calls->of_principal.find(principal);
+        if (--found->second == 0) calls->of_principal.erase(found);
+      });
+  return absl::OkStatus();
 }
 
 void CallGate::LogRefusal(const grpc::CallbackServerContext& context, const Access& access,

@@ -8,10 +8,14 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/rpc/status_convert.h"
 #include "server/daemon/access/accounts.h"
@@ -31,6 +35,8 @@ struct Caller {
   // One of several users, who has a workspace of the principal's name. Without: the one user of a
   // daemon that tells nobody apart.
   bool has_own_workspace = false;
+  // One of the calls that the principal may have under way; given back with the last copy.
+  std::shared_ptr<void> slot;
 
   bool is_admin() const { return role == Role::kAdmin; }
   bool MaySee(const std::string& owner) const { return is_admin() || owner == principal; }
@@ -96,23 +102,33 @@ class CallGate {
     UserFile* users = nullptr;  // null: no file of users
     bool certificates = false;  // clients may show a certificate
     AccountPolicy accounts;     // who comes by a unix socket
+    int max_calls = 100;        // of one principal at once
+    absl::Duration stall_timeout = absl::Minutes(1);
   };
   explicit CallGate(Config config) : config_(std::move(config)) {}
 
   // UNAUTHENTICATED when it is not known who calls, PERMISSION_DENIED when that one's role does not
-  // reach; both are logged.
+  // reach, BUSY when it has too many calls under way; all are logged.
   absl::StatusOr<Caller> Admit(grpc::CallbackServerContext& context, const Access& access);
   // One line in the log for a change that was made or refused.
   static void Audit(const Caller& caller, const Access& access, const absl::Status& result);
   Activity& activity() { return activity_; }
+  // How long the other end of a stream may do nothing when it is its turn.
+  absl::Duration stall_timeout() const { return config_.stall_timeout; }
 
  private:
+  struct OpenCalls {
+    std::mutex mu;
+    std::map<std::string, int> of_principal;
+  };
+  absl::Status TakeSlot(Caller& caller) const;
   absl::StatusOr<Caller> Identify(const grpc::CallbackServerContext& context) const;
   absl::StatusOr<Caller> IdentifyAccount(const Account& account) const;
   void LogRefusal(const grpc::CallbackServerContext& context, const Access& access,
                   const absl::Status& status);
 
   const Config config_;
+  const std::shared_ptr<OpenCalls> open_calls_ = std::make_shared<OpenCalls>();
   Activity activity_;
   std::atomic<int64_t> last_refusal_s_{-1};
   std::atomic<int64_t> refusals_unlogged_{0};

@@ -8,6 +8,7 @@
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/parse_job_spec.h"
+#include "server/daemon/service/stall_guard.h"
 #include "server/daemon/service/unary.h"
 
 namespace libreyolo::daemon {
@@ -26,8 +27,12 @@ class Watcher : public grpc::ServerWriteReactor<v1::JobEvent>,
                 public std::enable_shared_from_this<Watcher> {
  public:
   // `hold` keeps the job's result while somebody watches.
-  Watcher(CallGate& gate, ReadHolds::Hold hold)
-      : active_(gate.activity()), hold_(std::move(hold)) {}
+  Watcher(CallGate& gate, grpc::CallbackServerContext& context, std::shared_ptr<void> slot,
+          ReadHolds::Hold hold)
+      : active_(gate.activity()),
+        slot_(std::move(slot)),
+        guard_(StallGuard::Start(context, gate.stall_timeout())),
+        hold_(std::move(hold)) {}
 
   // `subscribe` runs on the control thread.
   void Begin(TaskRunner& runner,
@@ -45,6 +50,7 @@ class Watcher : public grpc::ServerWriteReactor<v1::JobEvent>,
   }
 
   void OnWriteDone(bool ok) override {
+    guard_->Heard();
     {
       const std::lock_guard<std::mutex> lock(mu_);
       writing_ = false;
@@ -54,6 +60,7 @@ class Watcher : public grpc::ServerWriteReactor<v1::JobEvent>,
   }
   void OnCancel() override { End(grpc::Status::CANCELLED); }
   void OnDone() override {
+    guard_->Stop();
     const std::shared_ptr<Watcher> last = std::move(self_);
     subscription_.reset();
   }
@@ -67,6 +74,7 @@ class Watcher : public grpc::ServerWriteReactor<v1::JobEvent>,
       current_ = subscription_->Take(&done);
       if (current_ != nullptr) {
         writing_ = true;
+        guard_->Await();
         StartWrite(current_.get());
         return;
       }
@@ -84,6 +92,8 @@ class Watcher : public grpc::ServerWriteReactor<v1::JobEvent>,
   }
 
   ActiveCall active_;
+  const std::shared_ptr<void> slot_;
+  const std::shared_ptr<StallGuard> guard_;
   const ReadHolds::Hold hold_;
   std::shared_ptr<Watcher> self_;  // gRPC's reference
   std::shared_ptr<JobSubscription> subscription_;
@@ -232,7 +242,8 @@ grpc::ServerWriteReactor<v1::JobEvent>* JobService::WatchJob(grpc::CallbackServe
   if (!caller.ok()) {
     return new RefusedStream<grpc::ServerWriteReactor<v1::JobEvent>>(caller.status());
   }
-  const auto watcher = std::make_shared<Watcher>(deps_.gate, deps_.holds.OfJob(request->id()));
+  const auto watcher = std::make_shared<Watcher>(deps_.gate, *context, caller->slot,
+                                                 deps_.holds.OfJob(request->id()));
   watcher->Begin(deps_.runner, [this, caller = *std::move(caller), id = request->id(),
                                 after = request->after_sequence()](
                                    const std::shared_ptr<JobSubscription>& subscription) {

@@ -18,7 +18,8 @@
 #include "common/base/status_macros.h"
 #include "common/base/unique_fd.h"
 #include "common/rpc/convert_analysis.h"
-#include "server/daemon/service/blob_upload.h"
+#include "server/daemon/service/blob_receiver.h"
+#include "server/daemon/service/stall_guard.h"
 #include "server/daemon/service/unary.h"
 #include "server/daemon/store/profile_store.h"
 
@@ -280,8 +281,13 @@ grpc::ServerUnaryReactor* ProfileService::FindMissingBlobs(
                       if (!IsSha256Hex(digest))
                         return MakeError(reason::kArgumentInvalid,
                                          "a digest has 64 lower-case hex digits");
-                      if (!deps_.uploads.Owns(caller.principal, digest))
-                        response->add_digests(digest);
+                      if (deps_.uploads.Owns(caller.principal, digest)) continue;
+                      response->add_digests(digest);
+                      const int64_t received = deps_.blobs.Received(caller.principal, digest);
+                      if (received == 0) continue;
+                      v1::PartialBlob& partial = *response->add_partial();
+                      partial.set_digest(digest);
+                      partial.set_received_bytes(received);
                     }
                     return absl::OkStatus();
                   });
@@ -292,7 +298,12 @@ namespace {
 // Sends a file in chunks. Each read runs on the executor; gRPC's threads only hand over.
 class FileSender : public grpc::ServerWriteReactor<v1::DownloadChunk> {
  public:
-  FileSender(CallGate& gate, Executor& executor) : active_(gate.activity()), executor_(executor) {}
+  FileSender(CallGate& gate, Executor& executor, grpc::CallbackServerContext& context,
+             std::shared_ptr<void> slot)
+      : active_(gate.activity()),
+        slot_(std::move(slot)),
+        executor_(executor),
+        guard_(StallGuard::Start(context, gate.stall_timeout())) {}
 
   // `find` gives the file and a hold on its result.
   void Begin(std::function<absl::StatusOr<std::string>(ReadHolds::Hold& hold)> find,
@@ -307,11 +318,15 @@ class FileSender : public grpc::ServerWriteReactor<v1::DownloadChunk> {
   }
 
   void OnWriteDone(bool ok) override {
+    guard_->Heard();
     if (!ok) return Finish(grpc::Status::CANCELLED);
     if (done_) return Finish(grpc::Status::OK);
     executor_.Submit([this] { Next(); });
   }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    guard_->Stop();
+    delete this;
+  }
 
  private:
   absl::Status Open(const std::string& path) {
@@ -345,74 +360,20 @@ class FileSender : public grpc::ServerWriteReactor<v1::DownloadChunk> {
       chunk_.set_digest(*digest);
       done_ = true;
     }
+    guard_->Await();
     StartWrite(&chunk_);
   }
 
   ActiveCall active_;
+  const std::shared_ptr<void> slot_;
   Executor& executor_;
+  const std::shared_ptr<StallGuard> guard_;
   ReadHolds::Hold hold_;
   UniqueFd fd_;
   int64_t offset_ = 0;
   int64_t total_ = 0;
   bool done_ = false;
   v1::DownloadChunk chunk_;
-};
-
-// Receives a blob, chunk after chunk.
-class BlobReceiver : public grpc::ServerReadReactor<v1::UploadBlobRequest> {
- public:
-  BlobReceiver(CallGate& gate, Executor& executor, const BlobStore& blobs, UploadBook& book,
-               Caller caller, v1::UploadBlobResponse& response)
-      : active_(gate.activity()),
-        executor_(executor),
-        book_(book),
-        caller_(std::move(caller)),
-        upload_(blobs),
-        response_(response) {
-    StartRead(&request_);
-  }
-
-  void OnReadDone(bool ok) override {
-    executor_.Submit([this, ok] {
-      if (ended_) return;
-      const absl::Status status = ok ? Take() : End();
-      if (ok && status.ok()) {
-        request_.Clear();
-        return StartRead(&request_);
-      }
-      ended_ = true;
-      CallGate::Audit(caller_, {Role::kSubmitter, "upload_blob", upload_.digest()}, status);
-      Finish(rpc::ToGrpcStatus(status));
-    });
-  }
-  void OnDone() override { delete this; }
-
- private:
-  absl::Status Take() {
-    if (request_.has_header() && room_ == nullptr) {
-      size_bytes_ = request_.header().size_bytes();
-      LY_ASSIGN_OR_RETURN(const std::string workspace, WorkspaceFor(caller_, ""));
-      LY_ASSIGN_OR_RETURN(room_, book_.Reserve(caller_.principal, workspace, size_bytes_));
-    }
-    LY_RETURN_IF_ERROR(upload_.Take(request_));
-    response_.set_digest(upload_.digest());
-    return absl::OkStatus();
-  }
-  absl::Status End() {
-    LY_RETURN_IF_ERROR(upload_.End());
-    return book_.Add(caller_.principal, upload_.digest(), size_bytes_);
-  }
-
-  ActiveCall active_;
-  Executor& executor_;
-  UploadBook& book_;
-  const Caller caller_;
-  std::unique_ptr<UploadBook::Reservation> room_;
-  int64_t size_bytes_ = 0;
-  BlobUpload upload_;
-  v1::UploadBlobResponse& response_;
-  v1::UploadBlobRequest request_;
-  bool ended_ = false;
 };
 
 }  // namespace
@@ -423,7 +384,7 @@ grpc::ServerWriteReactor<v1::DownloadChunk>* ProfileService::DownloadProfile(
   if (!caller.ok()) {
     return new RefusedStream<grpc::ServerWriteReactor<v1::DownloadChunk>>(caller.status());
   }
-  auto* sender = new FileSender(deps_.gate, deps_.executor);
+  auto* sender = new FileSender(deps_.gate, deps_.executor, *context, caller->slot);
   sender->Begin(
       [this, caller = *std::move(caller), path = request->path(), workspace = request->workspace(),
        file = request->file()](ReadHolds::Hold& hold) -> absl::StatusOr<std::string> {
@@ -453,8 +414,8 @@ grpc::ServerReadReactor<v1::UploadBlobRequest>* ProfileService::UploadBlob(
   if (!caller.ok()) {
     return new RefusedStream<grpc::ServerReadReactor<v1::UploadBlobRequest>>(caller.status());
   }
-  return new BlobReceiver(deps_.gate, deps_.executor, deps_.blobs, deps_.uploads,
-                          *std::move(caller), *response);
+  return ReceiveBlob({deps_.gate, deps_.executor, deps_.blobs, deps_.uploads}, *context,
+                     *std::move(caller), *response);
 }
 
 }  // namespace libreyolo::daemon

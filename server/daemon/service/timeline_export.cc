@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
 #include "server/daemon/service/profile_service.h"
+#include "server/daemon/service/stall_guard.h"
 #include "server/daemon/service/unary.h"
 
 namespace libreyolo::daemon {
@@ -46,7 +47,10 @@ absl::StatusOr<analysis::TimelinePage> MakePage(ProfileReader& reader,
 // Sends a page that is in memory. One chunk is under way at a time.
 class PageSender : public grpc::ServerWriteReactor<v1::TimelineChunk> {
  public:
-  explicit PageSender(CallGate& gate) : active_(gate.activity()) {}
+  PageSender(CallGate& gate, grpc::CallbackServerContext& context, std::shared_ptr<void> slot)
+      : active_(gate.activity()),
+        slot_(std::move(slot)),
+        guard_(StallGuard::Start(context, gate.stall_timeout())) {}
 
   // From here on the sender looks after itself.
   void Send(analysis::TimelinePage page, bool has_trace) {
@@ -61,12 +65,16 @@ class PageSender : public grpc::ServerWriteReactor<v1::TimelineChunk> {
   }
 
   void OnWriteDone(bool ok) override {
+    guard_->Heard();
     if (!ok) return Finish(grpc::Status::CANCELLED);
     if (sent_ == page_.html.size()) return Finish(grpc::Status::OK);
     chunk_.clear_info();
     Next();
   }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    guard_->Stop();
+    delete this;
+  }
 
  private:
   void Next() {
@@ -74,10 +82,13 @@ class PageSender : public grpc::ServerWriteReactor<v1::TimelineChunk> {
     chunk_.set_data(page_.html.data() + sent_, size);
     chunk_.set_total_bytes(static_cast<int64_t>(page_.html.size()));
     sent_ += size;
+    guard_->Await();
     StartWrite(&chunk_);
   }
 
   ActiveCall active_;
+  const std::shared_ptr<void> slot_;
+  const std::shared_ptr<StallGuard> guard_;
   analysis::TimelinePage page_;
   size_t sent_ = 0;
   v1::TimelineChunk chunk_;
@@ -91,7 +102,7 @@ grpc::ServerWriteReactor<v1::TimelineChunk>* ProfileService::ExportTimeline(
   if (!admitted.ok()) {
     return new RefusedStream<grpc::ServerWriteReactor<v1::TimelineChunk>>(admitted.status());
   }
-  auto* sender = new PageSender(deps_.gate);
+  auto* sender = new PageSender(deps_.gate, *context, admitted->slot);
   deps_.executor.Submit([this, caller = *std::move(admitted), request = *request, sender] {
     bool has_trace = false;
     absl::StatusOr<analysis::TimelinePage> page =

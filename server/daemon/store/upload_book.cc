@@ -35,14 +35,18 @@ absl::Status UploadBook::CheckOwns(const std::string& principal, const std::stri
 absl::Status UploadBook::CheckRoom(const std::string& principal,
                                    const std::string& workspace) const {
   if (max_stored_bytes_ <= 0) return absl::OkStatus();
-  LY_ASSIGN_OR_RETURN(const int64_t stored, index_.StoredBytes(principal, workspace));
+  LY_ASSIGN_OR_RETURN(int64_t stored, index_.StoredBytes(principal, workspace));
+  stored += blobs_.PartialBytes(principal, "");
   return stored < max_stored_bytes_ ? absl::OkStatus() : OverQuota(stored, 0, max_stored_bytes_);
 }
 
 absl::StatusOr<std::unique_ptr<UploadBook::Reservation>> UploadBook::Reserve(
-    const std::string& principal, const std::string& workspace, int64_t bytes) {
+    const std::string& principal, const std::string& workspace, const std::string& digest,
+    int64_t bytes) {
   if (bytes < 0) return MakeError(reason::kArgumentInvalid, "an upload's size is below 0");
-  LY_ASSIGN_OR_RETURN(const int64_t stored, index_.StoredBytes(principal, workspace));
+  LY_ASSIGN_OR_RETURN(int64_t stored, index_.StoredBytes(principal, workspace));
+  // What is there of this one is part of `bytes`.
+  if (max_stored_bytes_ > 0) stored += blobs_.PartialBytes(principal, digest);
   const std::lock_guard<std::mutex> lock(mu_);
   int64_t& reserved = reserved_[principal];
   // Subtracted, since the sum of what a client announces could overflow.

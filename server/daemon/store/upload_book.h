@@ -48,9 +48,11 @@ class UploadBook {
     const std::string principal_;
     const int64_t bytes_;
   };
-  // QUOTA_EXCEEDED when `bytes` more do not fit. Uploads at the same time count.
+  // QUOTA_EXCEEDED when `bytes` more, of the blob `digest`, do not fit. Uploads at the same time
+  // count, and what is kept of those that broke off.
   absl::StatusOr<std::unique_ptr<Reservation>> Reserve(const std::string& principal,
-                                                       const std::string& workspace, int64_t bytes);
+                                                       const std::string& workspace,
+                                                       const std::string& digest, int64_t bytes);
   // Notes that `principal` sent the blob, which is stored.
   absl::Status Add(const std::string& principal, const std::string& digest, int64_t bytes);
 

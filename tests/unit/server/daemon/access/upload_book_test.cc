@@ -50,15 +50,15 @@ TEST_F(UploadBookTest, UploadsUnderWayCount) {
   UploadBook book(*index_, blobs_, 100);
   ASSERT_OK(book.Add("alice", Store("content"), 40));
   {
-    ASSERT_OK_AND_ASSIGN(const auto first, book.Reserve("alice", "alice", 50));
-    EXPECT_THAT(book.Reserve("alice", "alice", 11).status(), FailsWith(reason::kQuotaExceeded));
-    EXPECT_OK(book.Reserve("alice", "alice", 10).status());
-    EXPECT_OK(book.Reserve("bob", "bob", 100).status());
+    ASSERT_OK_AND_ASSIGN(const auto first, book.Reserve("alice", "alice", "d", 50));
+    EXPECT_THAT(book.Reserve("alice", "alice", "d", 11).status(), FailsWith(reason::kQuotaExceeded));
+    EXPECT_OK(book.Reserve("alice", "alice", "d", 10).status());
+    EXPECT_OK(book.Reserve("bob", "bob", "d", 100).status());
   }
-  EXPECT_OK(book.Reserve("alice", "alice", 60).status());
-  EXPECT_THAT(book.Reserve("alice", "alice", INT64_MAX).status(),
+  EXPECT_OK(book.Reserve("alice", "alice", "d", 60).status());
+  EXPECT_THAT(book.Reserve("alice", "alice", "d", INT64_MAX).status(),
               FailsWith(reason::kQuotaExceeded));
-  EXPECT_THAT(book.Reserve("alice", "alice", -1).status(), FailsWith(reason::kArgumentInvalid));
+  EXPECT_THAT(book.Reserve("alice", "alice", "d", -1).status(), FailsWith(reason::kArgumentInvalid));
 }
 
 TEST_F(UploadBookTest, ResultsCountToo) {
