@@ -189,6 +189,8 @@ int RunCliOnProcess(int argc, char** argv) {
   }
   // TLS 1.3 and nothing older: of the older suites none that could be agreed on is left.
   setenv("GRPC_SSL_CIPHER_SUITES", "PSK-AES256-GCM-SHA384", 1);
+  // What goes wrong is said once, by us; whoever hunts a fault may ask gRPC for more.
+  setenv("GRPC_VERBOSITY", "NONE", 0);
   const int code = RunCli(args, streams, deps);
   std::cout.flush();
   std::cerr.flush();

@@ -7,6 +7,7 @@
 #include "client/commands/command.h"
 #include "client/exit_code.h"
 #include "client/rpc/local_daemon.h"
+#include "client/rpc/reach.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/json/json_value.h"
@@ -19,11 +20,13 @@ namespace v1 = ::libreyolo::profile::v1;
 
 // A trace of a long training takes about this much while it is written and analysed.
 constexpr int64_t kLittleDiskBytes = int64_t{2} << 30;
+constexpr absl::Duration kMuchSkew = absl::Seconds(30);
+constexpr absl::Duration kSoon = absl::Hours(14 * 24);
 
 enum class Health { kOk, kWarning, kFailed };
 
 struct Check {
-  const char* name;
+  std::string name;
   Health health;
   std::string text;
   std::vector<std::string> hints;
@@ -58,6 +61,12 @@ Check CheckBuild(const v1::Capabilities& about) {
 }
 
 Check CheckAdmission(const v1::Capabilities& about) {
+  if (about.cordoned()) {
+    return {"jobs",
+            Health::kWarning,
+            "the server is cordoned and takes no new jobs",
+            {"libreyolo daemon uncordon opens it, for an admin"}};
+  }
   if (about.draining()) {
     return {"jobs",
             Health::kWarning,
@@ -71,22 +80,108 @@ Check CheckAdmission(const v1::Capabilities& about) {
           {}};
 }
 
-Check CheckWorker(const v1::Capabilities& about) {
-  if (about.worker_available()) return {"worker", Health::kOk, "can be started", {}};
-  return {"worker",
-          Health::kFailed,
-          about.worker_unavailable_reason(),
-          {"install libreyolo-worker beside libreyolod, from the same build",
-           "readers work without it"}};
+// Without a look at the server from inside: what it tells everybody.
+void AddFromOutside(const v1::Capabilities& about, std::vector<Check>& checks) {
+  if (about.worker_available()) {
+    checks.push_back({"worker", Health::kOk, "can be started", {}});
+  } else {
+    checks.push_back({"worker",
+                      Health::kFailed,
+                      about.worker_unavailable_reason(),
+                      {"install libreyolo-worker beside libreyolod, from the same build",
+                       "readers work without it"}});
+  }
+  if (about.cuda_usable()) {
+    checks.push_back({"driver", Health::kOk, "lists GPUs that can be used", {}});
+  } else {
+    checks.push_back({"driver",
+                      Health::kWarning,
+                      about.cuda_unusable_reason(),
+                      {"--device cpu measures on the CPU",
+                       "for a GPU: nvidia-smi must list it for the user that runs libreyolod"}});
+  }
 }
 
-Check CheckCuda(const v1::Capabilities& about) {
-  if (about.cuda_usable()) return {"cuda", Health::kOk, "driver and CUPTI are there", {}};
-  return {"cuda",
+// What the server finds when it looks at itself, which it tells its admins.
+void AddFromInside(const Server& server, const v1::Capabilities& about,
+                   std::vector<Check>& checks) {
+  v1::Diagnosis diagnosis;
+  const absl::Status status =
+      Call(*v1::ServerService::NewStub(server.channel), &v1::ServerService::Stub::Diagnose,
+           v1::DiagnoseRequest(), diagnosis);
+  if (!status.ok()) {
+    AddFromOutside(about, checks);
+    const bool is_older = status.code() == absl::StatusCode::kUnimplemented;
+    if (HasReason(status, reason::kPermissionDenied) || is_older) {
+      checks.push_back({"inside",
+                        Health::kWarning,
+                        is_older
+                            ? "the server is too old to look at itself"
+                            : "the server looks at its disks, files and worker for admins alone",
+                        {is_older ? "install a libreyolod of this client's build"
+                                  : "ask one to run libreyolo doctor"}});
+    } else {
+      checks.push_back(FailedCheck("inside", status));
+    }
+    return;
+  }
+  for (const v1::DiagnosisFinding& finding : diagnosis.findings()) {
+    checks.push_back({finding.check(),
+                      finding.health() == v1::DiagnosisFinding::HEALTH_OK        ? Health::kOk
+                      : finding.health() == v1::DiagnosisFinding::HEALTH_WARNING ? Health::kWarning
+                                                                                 : Health::kFailed,
+                      finding.text(),
+                      {finding.hints().begin(), finding.hints().end()}});
+  }
+}
+
+// `asked` and `answered` are this machine's clock around the question.
+Check CheckClock(const v1::Capabilities& about, absl::Time asked, absl::Time answered) {
+  if (about.time_unix_ms() == 0) {
+    return {"clock",
+            Health::kWarning,
+            "the server does not tell its time",
+            {"install a libreyolod of this client's build"}};
+  }
+  const absl::Time there = absl::FromUnixMillis(about.time_unix_ms());
+  // Within the call it may have answered at any time.
+  const absl::Duration skew = there < asked      ? asked - there
+                              : there > answered ? there - answered
+                                                 : absl::ZeroDuration();
+  const std::string text = absl::StrCat(
+      "the server's is ",
+      skew < absl::Seconds(1)
+          ? "this machine's"
+          : absl::StrCat(absl::FormatDuration(absl::Trunc(skew, absl::Milliseconds(100))),
+                         there < asked ? " behind" : " ahead"));
+  if (skew < kMuchSkew) return {"clock", Health::kOk, text, {}};
+  return {"clock",
           Health::kWarning,
-          about.cuda_unusable_reason(),
-          {"--device cpu measures on the CPU",
-           "for a GPU: nvidia-smi must list it for the user that runs libreyolod"}};
+          text,
+          {"times of jobs and the validity of certificates are the server's: let both machines set "
+           "their clocks by the network (timedatectl set-ntp true)"}};
+}
+
+// TLS of a server that was reached: what will go wrong next.
+void AddTls(const Server& server, absl::Time now, std::vector<Check>& checks) {
+  if (!server.security.tls) return;
+  const absl::StatusOr<TlsReport> report = ProbeServer(server.address, server.security);
+  if (!report.ok()) {
+    checks.push_back(FailedCheck("tls", report.status()));
+    return;
+  }
+  const std::string text =
+      absl::StrCat(report->version, ", certificate of ",
+                   report->subject.empty() ? "no common name" : report->subject, " until ",
+                   absl::FormatTime("%Y-%m-%d", report->not_after, absl::UTCTimeZone()));
+  if (report->not_after > now + kSoon) {
+    checks.push_back({"tls", Health::kOk, text, {}});
+  } else {
+    checks.push_back({"tls",
+                      Health::kWarning,
+                      absl::StrCat(text, ": it expires soon"),
+                      {"ask the server's operator to renew it; no restart is needed"}});
+  }
 }
 
 void AddDevices(const Server& server, std::vector<Check>& checks) {
@@ -181,23 +276,26 @@ absl::StatusOr<int> RunDoctor(const Context& context) {
                     Health::kOk,
                     absl::StrCat(server->address, server->local ? ", this folder's own" : ""),
                     {}});
+  AddTls(*server, context.deps.clock.Wall(), checks);
   v1::Capabilities about;
-  const absl::Status asked =
+  const absl::Time asked = context.deps.clock.Wall();
+  const absl::Status status =
       Call(*v1::ServerService::NewStub(server->channel), &v1::ServerService::Stub::GetCapabilities,
            v1::GetCapabilitiesRequest(), about);
-  if (!asked.ok()) {
-    checks.push_back(FailedCheck("server", asked));
-    return Print(context, checks, ExitCodeOf(asked));
+  if (!status.ok()) {
+    checks.push_back(FailedCheck("access", status));
+    return Print(context, checks, ExitCodeOf(status));
   }
-  for (const auto check : {CheckBuild, CheckAdmission, CheckWorker, CheckCuda}) {
-    checks.push_back(check(about));
+  if (!about.principal().empty()) {
+    checks.push_back(
+        {"access", Health::kOk, absl::StrCat("as ", about.principal(), ", ", about.role()), {}});
   }
+  checks.push_back(CheckBuild(about));
+  checks.push_back(CheckClock(about, asked, context.deps.clock.Wall()));
+  checks.push_back(CheckAdmission(about));
+  AddFromInside(*server, about, checks);
   AddDevices(*server, checks);
-  // Of another host's disks only its daemon could tell.
-  if (server->local) {
-    checks.push_back(CheckWorkspace(about.workspace_root()));
-    checks.push_back(CheckDisk("state", server->state_dir));
-  }
+  if (server->local) checks.push_back(CheckWorkspace(about.workspace_root()));
   return Print(context, checks, kExitOk);
 }
 

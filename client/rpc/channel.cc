@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/rpc/local_daemon.h"
+#include "client/rpc/reach.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
@@ -110,16 +111,7 @@ absl::StatusOr<v1::Capabilities> Ask(const std::shared_ptr<grpc::Channel>& chann
   return about;
 }
 
-absl::Status NotReachable(const std::string& address, absl::string_view why, bool tls = false) {
-  if (tls) {
-    return MakeError(
-        reason::kServerUnreachable,
-        absl::StrCat("the server ", address, " does not answer over TLS: ", why),
-        {"--ca FILE names who signed its certificate, when that is not an authority of the system",
-         "--cert FILE and --key FILE show one of your own, where the server asks for it",
-         "start libreyolod there, or correct the address in --server or LIBREYOLO_SERVER"},
-        {{"server", address}});
-  }
+absl::Status NotReachable(const std::string& address, absl::string_view why) {
   return MakeError(
       reason::kServerUnreachable, absl::StrCat("the server ", address, " does not answer: ", why),
       {"start libreyolod there, or correct the address in --server or LIBREYOLO_SERVER",
@@ -127,9 +119,16 @@ absl::Status NotReachable(const std::string& address, absl::string_view why, boo
       {{"server", address}});
 }
 
+// gRPC's word for what went wrong is the last resort: it begins with what it tried, not with why.
+absl::Status WhyNot(const Server& server, absl::string_view otherwise) {
+  if (server.tunnel != nullptr) return NotReachable(server.address, otherwise);
+  const absl::Status found = ProbeServer(server.address, server.security).status();
+  return found.ok() ? NotReachable(server.address, otherwise) : found;
+}
+
 // Whether anybody is there, without a call: WaitForConnected() would go on trying a port that
 // refuses.
-absl::Status CheckReachable(const Server& server, bool tls) {
+absl::Status CheckReachable(const Server& server) {
   if (IsSocket(server.address)) {
     if (IsListening(server.address.substr(5))) return absl::OkStatus();
     return NotReachable(server.address, "nobody listens on the socket");
@@ -140,20 +139,20 @@ absl::Status CheckReachable(const Server& server, bool tls) {
   grpc_connectivity_state state = server.channel->GetState(/*try_to_connect=*/true);
   while (state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE) {
     if (!server.channel->WaitForStateChange(state, deadline)) {
-      return NotReachable(server.address,
-                          absl::StrCat("no connection within ", absl::FormatDuration(timeout)));
+      return WhyNot(server, absl::StrCat("no connection within ", absl::FormatDuration(timeout)));
     }
     state = server.channel->GetState(/*try_to_connect=*/true);
   }
   if (state == GRPC_CHANNEL_READY) return absl::OkStatus();
   // A call says what the state does not: why.
   const absl::Status why = Ask(server.channel, absl::Seconds(1)).status();
-  return why.ok() ? absl::OkStatus() : NotReachable(server.address, why.message(), tls);
+  return why.ok() ? absl::OkStatus() : WhyNot(server, why.message());
 }
 
 absl::StatusOr<Server> ConnectToNamed(const ServerChoice& choice) {
   Server server;
   server.address = choice.address;
+  server.security = choice.security;
   if (absl::StartsWith(choice.address, kSsh)) {
     LY_ASSIGN_OR_RETURN(const SshAddress address, ParseSshAddress(choice.address));
     LY_ASSIGN_OR_RETURN(server.tunnel, SshTunnel::Open(address));
@@ -161,7 +160,7 @@ absl::StatusOr<Server> ConnectToNamed(const ServerChoice& choice) {
   } else {
     server.channel = MakeChannel(server.address, choice.security);
   }
-  LY_RETURN_IF_ERROR(CheckReachable(server, choice.security.tls));
+  LY_RETURN_IF_ERROR(CheckReachable(server));
   return server;
 }
 

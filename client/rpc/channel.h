@@ -20,6 +20,7 @@ struct Server {
   std::string address;                // as gRPC takes it: "unix:/run/...", "host:7430"
   std::string state_dir;              // local only: its log and state
   std::shared_ptr<SshTunnel> tunnel;  // ssh:// only
+  ChannelSecurity security;           // what the channel was made with
 };
 
 inline constexpr int kDefaultPort = 7430;

@@ -26,6 +26,7 @@
 #include "server/daemon/control_loop.h"
 #include "server/daemon/device/device_inventory.h"
 #include "server/daemon/device/device_pool.h"
+#include "server/daemon/diagnosis.h"
 #include "server/daemon/health.h"
 #include "server/daemon/jobs/job_inputs.h"
 #include "server/daemon/jobs/job_manager.h"
@@ -265,7 +266,10 @@ absl::Status Daemon::Start() {
       std::make_unique<DeviceService>(DeviceService::Deps{*gate_, loop_, *pool_, devices_, *jobs_});
   server_service_ = std::make_unique<ServerService>(ServerService::Deps{
       *gate_, loop_, *pool_, devices_, *jobs_, *retention_, FixedCapabilities(),
-      [this](bool cordoned) { return SetCordon(cordoned); }, [this] { BeginDrain(); }});
+      [this](bool cordoned) { return SetCordon(cordoned); }, [this] { BeginDrain(); },
+      [this](bool is_measuring) {
+        return Diagnose(config_, devices_, is_measuring, clock_.Wall());
+      }});
   WatchSignals();
   TellHealth();
   LY_RETURN_IF_ERROR(ServeMetrics());

@@ -10,10 +10,12 @@
 #include <memory>
 #include <utility>
 
+#include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/unique_fd.h"
 #include "common/base/version.h"
 #include "server/log/log_spdlog.h"
+#include "server/worker/capture/cupti_source.h"
 #include "server/worker/host_memory.h"
 #include "server/worker/worker.h"
 #include "server/worker_link/worker_channel.h"
@@ -34,6 +36,20 @@ void Prepare() {
   libreyolo::worker::KeepFreedHostMemory();
 }
 
+// For libreyolod, which tells `libreyolo doctor`: "ok TEXT" or "failed TEXT", then lines "hint
+// TEXT".
+int CheckCapture() {
+  const absl::StatusOr<std::string> found = libreyolo::worker::DescribeCapture();
+  if (found.ok()) {
+    printf("ok %s\n", found->c_str());
+    return 0;
+  }
+  const libreyolo::ErrorDetail detail = libreyolo::GetErrorDetail(found.status());
+  printf("failed %s\n", detail.message.c_str());
+  for (const std::string& hint : detail.hints) printf("hint %s\n", hint.c_str());
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -41,6 +57,7 @@ int main(int argc, char** argv) {
     printf("libreyolo-worker %s\n", libreyolo::BuildId());
     return 0;
   }
+  if (argc == 2 && strcmp(argv[1], "--check-capture") == 0) return CheckCapture();
   if (argc > 1 || !HasLink()) {
     fprintf(
         stderr,

@@ -114,7 +114,14 @@ class ScriptedTest(ClientTest):
         self.env["LIBREYOLO_SERVER"] = f"unix:{self.socket}"
         self.worker = self.scratch / "worker"
         scripted = pathlib.Path(os.environ["LIBREYOLO_TEST_BIN_DIR"]) / "scripted_worker"
-        self.worker.write_text(f"#!/bin/sh\nexec {scripted} {self.scratch}/scripts\n")
+        build = subprocess.run([BIN / "libreyolod", "--version"], capture_output=True, text=True).stdout
+        build = build[build.index("(") + 1:build.index(")")]
+        # Without orders it only answers what `libreyolo doctor` asks of a worker.
+        self.worker.write_text('#!/bin/sh\ncase "$1" in\n'
+                               f'--version) echo "libreyolo-worker {build}" ;;\n'
+                               f'--check-capture) cat {self.scratch}/capture ;;\n'
+                               f"*) exec {scripted} {self.scratch}/scripts ;;\nesac\n")
+        (self.scratch / "capture").write_text("ok CUPTI 130001 at /scripted\n")
         self.worker.chmod(0o700)
         (self.scratch / "scripts").mkdir()
         self.script("default", self.GOOD)

@@ -1,9 +1,12 @@
 #include "server/daemon/access/tls.h"
 
+#include <arpa/inet.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -59,6 +62,36 @@ absl::Status CheckFiles(const TlsFiles& files) {
 }
 
 }  // namespace
+
+absl::StatusOr<CertificateInfo> ReadCertificate(const std::string& path) {
+  const std::unique_ptr<BIO, decltype(&BIO_free)> file(BIO_new_file(path.c_str(), "r"), &BIO_free);
+  const std::unique_ptr<X509, decltype(&X509_free)> certificate(
+      file == nullptr ? nullptr : PEM_read_bio_X509(file.get(), nullptr, nullptr, nullptr),
+      &X509_free);
+  if (certificate == nullptr) return Refuse("the TLS certificate", path, OpensslError());
+  CertificateInfo info;
+  tm end{};
+  if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &end) != 1)
+    return Refuse("the TLS certificate", path, "its end cannot be read");
+  info.not_after = absl::FromTM(end, absl::UTCTimeZone());
+  auto* const names = static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate.get(), NID_subject_alt_name, nullptr, nullptr));
+  for (int i = 0; i < sk_GENERAL_NAME_num(names); ++i) {
+    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names, i);
+    const ASN1_STRING* const text = name->d.ia5;  // an address is one too, of 4 or 16 bytes
+    const auto* const data = ASN1_STRING_get0_data(text);
+    const int size = ASN1_STRING_length(text);
+    char shown[INET6_ADDRSTRLEN] = "";
+    if (name->type == GEN_DNS) {
+      info.names.emplace_back(reinterpret_cast<const char*>(data), static_cast<size_t>(size));
+    } else if (name->type == GEN_IPADD && (size == 4 || size == 16) &&
+               inet_ntop(size == 4 ? AF_INET : AF_INET6, data, shown, sizeof shown) != nullptr) {
+      info.names.emplace_back(shown);
+    }
+  }
+  GENERAL_NAMES_free(names);
+  return info;
+}
 
 void AllowTls13Only() {
   // A suite with a pre-shared key, and no key: TLS 1.2 finds no suite in common with anybody. The

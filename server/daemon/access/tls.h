@@ -5,8 +5,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace libreyolo::daemon {
 
@@ -15,6 +17,14 @@ struct TlsFiles {
   std::string key;          // PEM
   std::string client_ca;    // PEM; empty: no client certificates
 };
+
+// What clients see of a certificate.
+struct CertificateInfo {
+  absl::Time not_after;
+  std::vector<std::string> names;  // hosts and addresses that it is for
+};
+// Of the first certificate in a PEM file. InvalidArgument for a file without one.
+absl::StatusOr<CertificateInfo> ReadCertificate(const std::string& path);
 
 // Call in main() before any thread starts: gRPC of this version can only name the cipher suites of
 // TLS 1.2, so that it is left none that anybody could use.

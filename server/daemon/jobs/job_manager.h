@@ -98,6 +98,7 @@ class JobManager {
 
   bool draining() const { return draining_; }
   bool cordoned() const { return cordoned_; }
+  bool is_measuring() const;
   int active_count() const { return static_cast<int>(jobs_.size()); }
   size_t watcher_count() const { return watchers_.count(); }
   std::string HolderOf(const std::string& device) const { return deps_.devices.HolderOf(device); }

@@ -153,15 +153,17 @@ void JobManager::OnPrepared(const std::string& id, absl::StatusOr<worker_link::W
 }
 
 // Readers give way while a worker measures; the steps of a job itself never do.
-void JobManager::UpdateQuiet() {
+bool JobManager::is_measuring() const {
   bool measuring = false;
   for (const auto& [id, job] : jobs_) {
     const bool at_work =
         job->state() == JobState::kWarmingUp || job->state() == JobState::kMeasuring;
     measuring = measuring || (at_work && job->worker != nullptr);
   }
-  deps_.on_measuring(measuring);
+  return measuring;
 }
+
+void JobManager::UpdateQuiet() { deps_.on_measuring(is_measuring()); }
 
 void JobManager::Drain(std::function<void()> done) {
   draining_ = true;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "server/daemon/device/visible_devices.h"
 #include "server/daemon/service/unary.h"
@@ -92,6 +93,7 @@ grpc::ServerUnaryReactor* DeviceService::ListDevices(grpc::CallbackServerContext
 void ServerService::Describe(const Caller& caller, v1::Capabilities& out) const {
   out.set_active_jobs(deps_.jobs.active_count());
   out.set_draining(deps_.jobs.draining());
+  out.set_time_unix_ms(absl::ToUnixMillis(absl::Now()));
   out.set_cordoned(deps_.jobs.cordoned());
   if (deps_.retention.limits().any()) {
     v1::RetentionInfo& info = *out.mutable_retention();
@@ -147,6 +149,33 @@ grpc::ServerUnaryReactor* ServerService::Drain(grpc::CallbackServerContext* cont
                     Describe(caller, *response);
                     return absl::OkStatus();
                   });
+}
+
+grpc::ServerUnaryReactor* ServerService::Diagnose(grpc::CallbackServerContext* context,
+                                                  const v1::DiagnoseRequest*,
+                                                  v1::Diagnosis* response) {
+  const absl::StatusOr<Caller> admitted = deps_.gate.Admit(*context, {Role::kAdmin});
+  if (!admitted.ok()) return Refuse(*context, admitted.status());
+  auto* reactor = context->DefaultReactor();
+  auto active = std::make_shared<ActiveCall>(deps_.gate.activity());
+  // The queue knows whether a job measures; the looking itself blocks.
+  deps_.runner.Post([this, response, reactor, active] {
+    const bool is_measuring = deps_.jobs.is_measuring();
+    deps_.executor.Submit([this, response, reactor, active, is_measuring] {
+      for (const Finding& finding : deps_.diagnose(is_measuring)) {
+        v1::DiagnosisFinding& out = *response->add_findings();
+        out.set_check(finding.check);
+        out.set_health(finding.health == Finding::Health::kOk ? v1::DiagnosisFinding::HEALTH_OK
+                       : finding.health == Finding::Health::kWarning
+                           ? v1::DiagnosisFinding::HEALTH_WARNING
+                           : v1::DiagnosisFinding::HEALTH_FAILED);
+        out.set_text(finding.text);
+        for (const std::string& hint : finding.hints) out.add_hints(hint);
+      }
+      reactor->Finish(grpc::Status::OK);
+    });
+  });
+  return reactor;
 }
 
 }  // namespace libreyolo::daemon

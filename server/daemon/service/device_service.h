@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "libreyolo/profile/v1/profiler.grpc.pb.h"
 #include "server/daemon/device/device_inventory.h"
+#include "server/daemon/diagnosis.h"
 #include "server/daemon/jobs/job_manager.h"
 #include "server/daemon/service/caller.h"
 #include "server/daemon/store/retention.h"
@@ -43,6 +45,8 @@ class ServerService final : public profile::v1::ServerService::CallbackService {
     // Both on the control thread.
     std::function<absl::Status(bool cordoned)> set_cordon;
     std::function<void()> drain;
+    // On the executor.
+    std::function<std::vector<Finding>(bool is_measuring)> diagnose;
   };
   explicit ServerService(Deps deps) : deps_(std::move(deps)) {}
   grpc::ServerUnaryReactor* GetCapabilities(grpc::CallbackServerContext* context,
@@ -55,6 +59,10 @@ class ServerService final : public profile::v1::ServerService::CallbackService {
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
                                   const profile::v1::DrainRequest* request,
                                   profile::v1::Capabilities* response) override;
+
+  grpc::ServerUnaryReactor* Diagnose(grpc::CallbackServerContext* context,
+                                     const profile::v1::DiagnoseRequest* request,
+                                     profile::v1::Diagnosis* response) override;
 
  private:
   // What changes. Control thread.

@@ -285,6 +285,19 @@ absl::StatusOr<std::unique_ptr<ActivitySource>> MakeCuptiSource(const CuptiOptio
   return MakeCuptiSource(std::move(library), options);
 }
 
+absl::StatusOr<std::string> DescribeCapture() {
+  class NoSink : public RecordSink {
+    void OnActivity(ActivityRecord) override {}
+  };
+  LY_ASSIGN_OR_RETURN(CuptiLibrary library, FindCupti());
+  const std::string text = absl::StrCat("CUPTI ", library.version, " at ", library.path);
+  const std::unique_ptr<ActivitySource> source = MakeCuptiSource(std::move(library));
+  NoSink sink;
+  LY_RETURN_IF_ERROR(source->Start(sink));
+  LY_RETURN_IF_ERROR(source->Stop().status());
+  return text;
+}
+
 absl::StatusOr<std::unique_ptr<ActivitySource>> MakeActivitySource(const std::string& device,
                                                                    bool trace) {
   if (device == "cpu" || !trace) return std::make_unique<NullSource>();

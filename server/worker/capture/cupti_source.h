@@ -44,6 +44,10 @@ absl::StatusOr<std::unique_ptr<ActivitySource>> MakeCuptiSource(const CuptiOptio
 absl::StatusOr<std::unique_ptr<ActivitySource>> MakeActivitySource(const std::string& device,
                                                                    bool trace);
 
+// For people: which CUPTI would be used, after it has been switched on and off once without any
+// work to record. The errors of MakeCuptiSource() and Start().
+absl::StatusOr<std::string> DescribeCapture();
+
 // On a library that the caller loaded.
 std::unique_ptr<ActivitySource> MakeCuptiSource(CuptiLibrary library,
                                                 const CuptiOptions& options = {});
