@@ -5,11 +5,13 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "client/exit_code.h"
 #include "client/flags.h"
 #include "client/help.h"
+#include "client/rpc/channel.h"
 #include "common/base/error.h"
 #include "common/json/json_value.h"
 #include "common/rpc/status_convert.h"
@@ -152,7 +154,18 @@ int RunCli(const std::vector<std::string>& args, const Streams& streams, const D
     PrintError(line.status(), AsksForJson(args), streams.err);
     return ExitCodeOf(line.status());
   }
-  absl::StatusOr<int> code = Dispatch(*line, streams, deps);
+  // Remembered for the versions in an error.
+  std::optional<Server> server;
+  Deps watched = deps;
+  watched.connect = [&](const ServerOptions& typed, NeedDaemon need) -> absl::StatusOr<Server> {
+    absl::StatusOr<Server> connected = deps.connect(typed, need);
+    if (connected.ok()) server = *connected;
+    return connected;
+  };
+  absl::StatusOr<int> code = Dispatch(*line, streams, watched);
+  if (server.has_value() && HasReason(code.status(), reason::kUnimplemented)) {
+    code = NameBothVersions(*server, code.status());
+  }
   if (code.ok() && !streams.out.flush()) {
     code = MakeError(reason::kStoreFailed, "cannot write to standard output");
   }

@@ -42,6 +42,14 @@ std::string RemarkOn(const v1::Job& job) {
                       job.progress().total());
 }
 
+// When a queued job will start, as far as the server can tell.
+std::string ExpectedText(const v1::Job& job) {
+  if (!job.has_expected_wait()) return "";
+  const int64_t minutes = job.expected_wait().seconds() / 60;
+  return minutes < 1 ? "in less than a minute, as the last jobs went"
+                     : absl::StrCat("in about ", minutes, " min, as the last jobs went");
+}
+
 void PrintJob(const Context& context, const v1::Job& job) {
   std::ostream& out = context.out();
   if (context.json()) {
@@ -60,6 +68,7 @@ void PrintJob(const Context& context, const v1::Job& job) {
   line("ended:    ", TimeText(job.has_end_time(), job.end_time()));
   if (job.has_queue_position()) line("ahead:    ", absl::StrCat(job.queue_position()));
   line("waits:    ", job.waiting_for());
+  line("starts:   ", ExpectedText(job));
   if (job.trial_count() > 1) {
     line("trial:    ", absl::StrCat(job.trial() + 1, " of ", job.trial_count()));
   }

@@ -148,7 +148,10 @@ JsonValue RunResultJson(const v1::Job& job, const v1::SummaryReport& report) {
 }
 
 std::string StateName(v1::JobState state) {
-  return std::string(absl::StripPrefix(v1::JobState_Name(state), "JOB_STATE_"));
+  const std::string& name = v1::JobState_Name(state);
+  // A later server's, which this client has no word for.
+  if (name.empty()) return absl::StrCat("STATE_", static_cast<int>(state));
+  return std::string(absl::StripPrefix(name, "JOB_STATE_"));
 }
 
 std::string TimeText(bool is_set, const google::protobuf::Timestamp& time) {
@@ -173,6 +176,9 @@ JsonValue JobJson(const v1::Job& job) {
   if (job.has_queue_position()) {
     json.Set("queue_position", static_cast<int64_t>(job.queue_position()));
     json.Set("waiting_for", TextOrNull(job.waiting_for()));
+    if (job.has_expected_wait()) {
+      json.Set("expected_wait_s", static_cast<int64_t>(job.expected_wait().seconds()));
+    }
   }
   if (job.has_progress()) {
     JsonValue progress = Object();

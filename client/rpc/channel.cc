@@ -105,9 +105,11 @@ absl::StatusOr<v1::Capabilities> Ask(const std::shared_ptr<grpc::Channel>& chann
   const auto stub = v1::ServerService::NewStub(channel);
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  v1::GetCapabilitiesRequest request;
+  request.set_client_version(Version());
+  request.set_client_build_id(BuildId());
   v1::Capabilities about;
-  LY_RETURN_IF_ERROR(
-      rpc::FromGrpcStatus(stub->GetCapabilities(&context, v1::GetCapabilitiesRequest(), &about)));
+  LY_RETURN_IF_ERROR(rpc::FromGrpcStatus(stub->GetCapabilities(&context, request, &about)));
   return about;
 }
 
@@ -301,6 +303,27 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
   factories.push_back(std::make_unique<TokenInterceptorFactory>(security.token));
   return grpc::experimental::CreateCustomChannelWithInterceptors(target, credentials, arguments,
                                                                  std::move(factories));
+}
+
+absl::StatusOr<v1::Capabilities> AskCapabilities(const Server& server) {
+  return Ask(server.channel, kAskTimeout);
+}
+
+absl::Status NameBothVersions(const Server& server, const absl::Status& status) {
+  const absl::StatusOr<v1::Capabilities> about = AskCapabilities(server);
+  if (!about.ok() || about->build_id() == BuildId()) return status;
+  return MakeError(
+      reason::kUnimplemented,
+      absl::StrCat("the server (version ", about->version(), ", build ", about->build_id(),
+                   ", API ", about->api_version(), ") does not know what this client (version ",
+                   Version(), ", build ", BuildId(), ", API ", kApiVersion,
+                   ") asks of it: ", status.message()),
+      {"install the newer version on the other side too",
+       "libreyolo --version shows both versions"},
+      {{"server_version", about->version()},
+       {"server_build", about->build_id()},
+       {"client_version", Version()},
+       {"client_build", BuildId()}});
 }
 
 absl::StatusOr<Server> Connect(const ServerOptions& typed, NeedDaemon need) {

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "client/rpc/server_choice.h"
 #include "client/rpc/ssh_tunnel.h"
+#include "libreyolo/profile/v1/profiler.pb.h"
 
 namespace libreyolo::client {
 
@@ -37,6 +38,13 @@ bool IsLoopbackAddress(absl::string_view address);  // nothing of it is seen on 
 // proxies on loopback). Not for ssh://.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                                            const ChannelSecurity& security = {});
+
+// What `server` is: its capabilities, of a call that says who asks.
+absl::StatusOr<profile::v1::Capabilities> AskCapabilities(const Server& server);
+
+// `status`, which says that the server does not know what it was asked for, with the versions of
+// both sides where they differ.
+absl::Status NameBothVersions(const Server& server, const absl::Status& status);
 
 // A local daemon of another build than this client's is replaced when it is idle. When it is busy:
 enum class NeedDaemon {

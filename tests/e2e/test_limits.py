@@ -99,5 +99,24 @@ class WorkerLimitsTest(remote.RemoteTest):
         self.assertRegex(run("jobs", "logs", job).stdout, "(?i)fork")
 
 
+class PatternTest(remote.RemoteTest):
+    """Regular expressions that would take the server's time or memory."""
+
+    PROFILE = (pathlib.Path(__file__).parents[1] / "fuzz/corpus/profile_json/own-ops.json").read_text()
+
+    def test_patterns_that_are_large_or_unfold(self):
+        self.serve_users()
+        folder = self.scratch / "store/workspaces/alice/runs"
+        folder.mkdir(parents=True)
+        (folder / "profile.json").write_text(self.PROFILE)
+        grep = lambda code, pattern: self.refuse(code, "profile", "kernels", "runs/profile.json", "--grep", pattern, "--json",
+                                                 env=self.as_user("alice"))
+        self.assertEqual(json.loads(grep(2, "a" * 5000))["reason"], "ARGUMENT_INVALID")
+        self.assertEqual(json.loads(grep(2, "((a{1000}){1000}){1000}"))["reason"], "ARGUMENT_INVALID")
+        # What takes others for ever is linear here.
+        self.libreyolo("profile", "kernels", "runs/profile.json", "--grep", "(a*)*(a|aa)+$", env=self.as_user("alice"),
+                       timeout=20)
+
+
 if __name__ == "__main__":
     unittest.main()

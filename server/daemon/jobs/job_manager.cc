@@ -103,6 +103,7 @@ void JobManager::Move(Job& job, JobState next) {
   if (next != JobState::kQueued) {
     record.clear_queue_position();
     record.clear_waiting_for();
+    record.clear_expected_wait();
   }
   if (IsTerminal(next)) {
     SetTime(now, *record.mutable_end_time());

@@ -116,6 +116,9 @@ class JobManager {
   // Puts the queue in the order of turns: each principal's first job, then their second ones.
   void OrderQueue();
   std::string DescribeTurn(size_t ahead) const;
+  // How long `ahead` queued jobs and the ones that run will take, as the last jobs went; nothing
+  // while no job has ended yet. Of whole minutes.
+  std::optional<absl::Duration> ExpectWait(size_t ahead) const;
   void StartQueued();
   void UpdateQueue();
   void UpdateQuiet();

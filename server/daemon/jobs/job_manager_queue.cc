@@ -1,6 +1,7 @@
 // JobManager: which job starts when, from the queue to its worker's plan, and the drain.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,15 @@
 namespace libreyolo::daemon {
 
 namespace v1 = ::libreyolo::profile::v1;
+
+namespace {
+
+void SetExpectedWait(std::optional<absl::Duration> wait, v1::Job& job) {
+  if (!wait.has_value()) return job.clear_expected_wait();
+  job.mutable_expected_wait()->set_seconds(absl::ToInt64Seconds(*wait));
+}
+
+}  // namespace
 
 void JobManager::OrderQueue() {
   // Running jobs are turns that their principals have had. Sorted by turn alone: who came first
@@ -38,17 +48,32 @@ void JobManager::OrderQueue() {
 std::string JobManager::DescribeTurn(size_t ahead) const {
   std::string text =
       absl::StrCat("its turn: ", ahead, ahead == 1 ? " job is" : " jobs are", " ahead");
-  if (durations_.empty()) return text;
-  absl::Duration sum;
-  for (const absl::Duration duration : durations_) sum += duration;
-  const absl::Duration wait =
-      sum / static_cast<int64_t>(durations_.size()) * static_cast<int64_t>(ahead);
-  // Of whole minutes, so that watchers are not told at every look.
-  const int64_t minutes = absl::ToInt64Minutes(wait);
+  const std::optional<absl::Duration> wait = ExpectWait(ahead);
+  if (!wait.has_value()) return text;
+  const int64_t minutes = absl::ToInt64Minutes(*wait);
   absl::StrAppend(&text,
                   minutes < 1 ? ", less than a minute" : absl::StrCat(", about ", minutes, " min"),
                   " as the last jobs went");
   return text;
+}
+
+std::optional<absl::Duration> JobManager::ExpectWait(size_t ahead) const {
+  if (durations_.empty()) return std::nullopt;
+  absl::Duration sum;
+  for (const absl::Duration duration : durations_) sum += duration;
+  const absl::Duration mean = sum / static_cast<int64_t>(durations_.size());
+  // The one that runs and will be over first.
+  std::optional<absl::Duration> left;
+  for (const auto& [id, job] : jobs_) {
+    if (job->state() == JobState::kQueued) continue;
+    const absl::Duration rest =
+        std::max(absl::ZeroDuration(), mean - (deps_.clock.Wall() - job->started));
+    left = left.has_value() ? std::min(*left, rest) : rest;
+  }
+  const absl::Duration wait =
+      mean * static_cast<int64_t>(ahead) + left.value_or(absl::ZeroDuration());
+  // Of whole minutes, so that watchers are not told at every look.
+  return absl::Floor(wait, absl::Minutes(1));
 }
 
 void JobManager::StartQueued() {
@@ -65,6 +90,7 @@ void JobManager::StartQueued() {
     if (blocked[job.record.device] || blocked["cpu"] || (job.record.device == "cpu" && i > 0)) {
       blocked[job.record.device] = true;
       job.record.job.set_waiting_for(DescribeTurn(i));
+      SetExpectedWait(ExpectWait(i), job.record.job);
       ++i;
       continue;
     }
@@ -82,6 +108,9 @@ void JobManager::StartQueued() {
     }
     blocked[job.record.device] = true;
     job.record.job.set_waiting_for(std::string(lease.status().message()));
+    // Nothing is known of holders outside.
+    const bool is_ours = queue_.size() < jobs_.size();
+    SetExpectedWait(is_ours ? ExpectWait(i) : std::nullopt, job.record.job);
     waits_for_others = true;
     ++i;
   }

@@ -108,14 +108,16 @@ void ServerService::Describe(const Caller& caller, v1::Capabilities& out) const 
 }
 
 grpc::ServerUnaryReactor* ServerService::GetCapabilities(grpc::CallbackServerContext* context,
-                                                         const v1::GetCapabilitiesRequest*,
+                                                         const v1::GetCapabilitiesRequest* request,
                                                          v1::Capabilities* response) {
   const absl::StatusOr<Caller> admitted = deps_.gate.Admit(*context, {Role::kViewer});
   if (!admitted.ok()) return Refuse(*context, admitted.status());
   auto* reactor = context->DefaultReactor();
   auto active = std::make_shared<ActiveCall>(deps_.gate.activity());
-  deps_.executor.Submit([this, caller = *admitted, response, reactor, active] {
+  deps_.executor.Submit([this, caller = *admitted, request, response, reactor, active] {
     *response = deps_.fixed;
+    response->set_client_version(request->client_version());
+    response->set_client_build_id(request->client_build_id());
     response->set_cuda_unusable_reason(deps_.devices.CudaUnusableReason());
     response->set_cuda_usable(response->cuda_unusable_reason().empty());
     deps_.runner.Post([this, caller, response, reactor, active] {

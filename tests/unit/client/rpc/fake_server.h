@@ -6,6 +6,7 @@
 #include <grpcpp/server_builder.h>
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,6 +27,7 @@ namespace v1 = ::libreyolo::profile::v1;
 
 class FakeJobService : public v1::JobService::Service {
  public:
+  std::function<void(v1::JobEvent&)> decorate;  // what Add makes
   // Appends an event of the one job, which every watcher gets.
   void Add(v1::JobState state) {
     const std::lock_guard<std::mutex> lock(mu_);
@@ -33,6 +35,7 @@ class FakeJobService : public v1::JobService::Service {
     event.set_sequence(static_cast<int64_t>(events_.size()) + 1);
     event.mutable_job()->set_id("job1");
     event.mutable_job()->set_state(state);
+    if (decorate) decorate(event);
     events_.push_back(event);
     changed_.notify_all();
   }
@@ -231,9 +234,11 @@ class FakeServerService : public v1::ServerService::Service {
  public:
   v1::Capabilities about;
   int asked_count = 0;
-  grpc::Status GetCapabilities(grpc::ServerContext*, const v1::GetCapabilitiesRequest*,
+  v1::GetCapabilitiesRequest asked;  // last
+  grpc::Status GetCapabilities(grpc::ServerContext*, const v1::GetCapabilitiesRequest* request,
                                v1::Capabilities* response) override {
     ++asked_count;
+    asked = *request;
     *response = about;
     return grpc::Status::OK;
   }

@@ -578,6 +578,24 @@ TEST_F(JobManagerTest, JobsOfADeviceRunInOrder) {
   EXPECT_EQ(State(third), "STARTING");
 }
 
+TEST_F(JobManagerTest, TellsHowLongAJobWillWait) {
+  Begin();
+  const std::string second = Submit(RequestFor("cpu"));
+  EXPECT_FALSE(Get(second).has_expected_wait()) << "nothing is known to go by";
+  runner_.Advance(absl::Minutes(10));
+  worker().Exit(1);
+  RunAll();
+  ASSERT_EQ(State(second), "STARTING");
+  EXPECT_FALSE(Get(second).has_expected_wait());
+  const std::string third = Submit(RequestFor("cpu"));
+  const std::string fourth = Submit(RequestFor("cpu"));
+  RunAll();
+  // The one before took ten minutes, and the one that runs has just begun.
+  EXPECT_EQ(Get(third).expected_wait().seconds(), 10 * 60);
+  EXPECT_EQ(Get(fourth).expected_wait().seconds(), 20 * 60);
+  EXPECT_THAT(Get(fourth).waiting_for(), HasSubstr("about 20 min"));
+}
+
 TEST_F(JobManagerTest, GpusWorkBesideEachOtherAndTheCpuAlone) {
   const std::string gpu0 = Begin(RequestFor("cuda:0"));
   const std::string gpu1 = Begin(RequestFor("cuda:1"));
