@@ -53,11 +53,13 @@ class InputsTest : public ::testing::Test {
 TEST_F(InputsTest, ALocalDaemonGetsNamesAndPaths) {
   client_.AddFile("work/runs/t.json", "{}");
   std::filesystem::create_symlink(client_.Path("work/runs"), client_.Path("link"));
-  ASSERT_OK_AND_ASSIGN(const v1::TraceRef name, ResolveTrace(local_, "runs/t.json", "1:3"));
+  ASSERT_OK_AND_ASSIGN(const v1::TraceRef name,
+                       ResolveTrace(local_, "runs/t.json", "1:3", Beside::kNothing));
   EXPECT_EQ(name.name(), "runs/t.json");
   EXPECT_EQ(name.typed(), "runs/t.json");
   EXPECT_EQ(name.window(), "1:3");
-  ASSERT_OK_AND_ASSIGN(const v1::TraceRef path, ResolveTrace(local_, "../link/t.json", ""));
+  ASSERT_OK_AND_ASSIGN(const v1::TraceRef path,
+                       ResolveTrace(local_, "../link/t.json", "", Beside::kNothing));
   EXPECT_EQ(path.local_path(), client_.Path("work/runs/t.json"));
   EXPECT_EQ(path.typed(), "../link/t.json");
   ASSERT_OK_AND_ASSIGN(const v1::InputRef source,
@@ -71,13 +73,14 @@ TEST_F(InputsTest, ALocalDaemonGetsNamesAndPaths) {
 
 TEST_F(InputsTest, ATildeIsTheHomeFolder) {
   client_.AddFile("home/t.json", "{}");
-  ASSERT_OK_AND_ASSIGN(const v1::TraceRef ref, ResolveTrace(local_, "~/t.json", ""));
+  ASSERT_OK_AND_ASSIGN(const v1::TraceRef ref,
+                       ResolveTrace(local_, "~/t.json", "", Beside::kNothing));
   EXPECT_EQ(ref.local_path(), client_.Path("home/t.json"));
 }
 
 TEST_F(InputsTest, OwnFilesThatAreMissingAreNamedAsTyped) {
   for (const Server& server : {local_, remote_}) {
-    const auto trace = ResolveTrace(server, "./none.json", "");
+    const auto trace = ResolveTrace(server, "./none.json", "", Beside::kNothing);
     EXPECT_THAT(trace, FailsWith(reason::kProfileNotFound));
     EXPECT_EQ(trace.status().message(), "not found: ./none.json");
     EXPECT_THAT(ResolveInput(server, "./none.pt", InputKind::kWeights, nullptr),
@@ -91,7 +94,8 @@ TEST_F(InputsTest, ATraceIsUploadedOnceWithItsSummary) {
   client_.AddFile("work/t.json", "trace");
   client_.AddFile("work/profile_summary.json", "summary");
   for (int round = 0; round < 2; ++round) {
-    ASSERT_OK_AND_ASSIGN(const v1::TraceRef ref, ResolveTrace(remote_, "./t.json", ""));
+    ASSERT_OK_AND_ASSIGN(const v1::TraceRef ref,
+                         ResolveTrace(remote_, "./t.json", "", Beside::kNothing));
     EXPECT_EQ(ref.blob_digest(), Sha256Hex("trace"));
     EXPECT_EQ(ref.sibling_summary_digest(), Sha256Hex("summary"));
     EXPECT_EQ(ref.typed(), "./t.json");
@@ -102,25 +106,30 @@ TEST_F(InputsTest, ATraceIsUploadedOnceWithItsSummary) {
 TEST_F(InputsTest, AProfileNeedsNoSummary) {
   client_.AddFile("work/profile.json", "profile");
   client_.AddFile("work/profile_summary.json", "summary");
-  ASSERT_OK_AND_ASSIGN(const v1::TraceRef ref, ResolveTrace(remote_, "./profile.json", ""));
+  ASSERT_OK_AND_ASSIGN(const v1::TraceRef ref,
+                       ResolveTrace(remote_, "./profile.json", "", Beside::kNothing));
   EXPECT_EQ(ref.sibling_summary_digest(), "");
   EXPECT_THAT(fake_.profiles.uploaded, ElementsAre(Sha256Hex("profile")));
 }
 
 TEST_F(InputsTest, AFolderIsNoTrace) {
-  EXPECT_THAT(ResolveTrace(remote_, "../bin", ""), FailsWith(reason::kTraceUnparsable));
+  EXPECT_THAT(ResolveTrace(remote_, "../bin", "", Beside::kNothing),
+              FailsWith(reason::kTraceUnparsable));
 }
 
 TEST_F(InputsTest, ARemoteServerIsAskedFirstForARelativeTrace) {
   client_.AddFile("work/t.json", "trace");
-  ASSERT_OK_AND_ASSIGN(const v1::TraceRef ref, ResolveTrace(remote_, "t.json", ""));
+  ASSERT_OK_AND_ASSIGN(const v1::TraceRef ref,
+                       ResolveTrace(remote_, "t.json", "", Beside::kNothing));
   EXPECT_EQ(ref.name(), "t.json");
   EXPECT_TRUE(ExistsHere("t.json"));
-  ASSERT_OK_AND_ASSIGN(const v1::TraceRef own, RetryTraceAsOwnFile(remote_, "t.json", "0:2"));
+  ASSERT_OK_AND_ASSIGN(const v1::TraceRef own,
+                       RetryTraceAsOwnFile(remote_, "t.json", "0:2", Beside::kNothing));
   EXPECT_EQ(own.blob_digest(), Sha256Hex("trace"));
   EXPECT_EQ(own.window(), "0:2");
   EXPECT_FALSE(ExistsHere("none.json"));
-  EXPECT_TRUE(absl::IsNotFound(RetryTraceAsOwnFile(remote_, "none.json", "").status()));
+  EXPECT_TRUE(
+      absl::IsNotFound(RetryTraceAsOwnFile(remote_, "none.json", "", Beside::kNothing).status()));
 }
 
 TEST_F(InputsTest, StandardInputIsUploaded) {
@@ -129,7 +138,7 @@ TEST_F(InputsTest, StandardInputIsUploaded) {
   const int before = dup(STDIN_FILENO);
   const int file = open(client_.Path("stdin").c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_EQ(dup2(file, STDIN_FILENO), STDIN_FILENO);
-  const auto ref = ResolveTrace(local_, "-", "");
+  const auto ref = ResolveTrace(local_, "-", "", Beside::kNothing);
   dup2(before, STDIN_FILENO);
   close(before);
   close(file);
