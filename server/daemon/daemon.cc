@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/fault_points.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -64,19 +65,21 @@ constexpr absl::Duration kStoreProbe = absl::Seconds(5);
 // other way round.
 class Daemon {
  public:
-  explicit Daemon(const Config& config)
+  // `at` is empty but in tests.
+  Daemon(const Config& config, FaultHook at)
       : config_(config),
+        at_(std::move(at)),
         layout_({config.state_dir, config.workspace, config.local}),
         devices_(MakeNvmlInventory(gpu::NvmlPath()), ""),
         device_pool_(config.lock_dir),
-        blobs_(layout_.BlobDir(), config.max_upload_bytes, config.min_free_bytes),
-        profiles_(config.state_dir + "/project_locks"),
+        blobs_(layout_.BlobDir(), config.max_upload_bytes, config.min_free_bytes, at_),
+        profiles_(config.state_dir + "/project_locks", {at_, nullptr}),
         inputs_(
             layout_, blobs_, devices_,
             {config.weights_folders, config.datasets_folders, config.cache_dir, config.hub_base_url,
              std::getenv("HF_TOKEN") == nullptr ? "" : std::getenv("HF_TOKEN"), config_.has_users(),
              config_.min_free_bytes}),
-        launcher_({config.worker_path, config.worker_network, config.worker_limits}, loop_) {}
+        launcher_({config.worker_path, config.worker_network, config.worker_limits, at_}, loop_) {}
 
   absl::Status Start();
   absl::Status Run();
@@ -104,6 +107,7 @@ class Daemon {
   v1::Capabilities FixedCapabilities() const;
 
   const Config config_;
+  const FaultHook at_;
   const Layout layout_;
   UniqueFd state_lock_;
   std::vector<ListenAddress> addresses_;  // until the server has them
@@ -226,7 +230,7 @@ absl::Status Daemon::Start() {
     LY_RETURN_IF_ERROR(MakeDirectories(config_.state_dir + folder, 0700));
   }
   if (!config_.local) LY_RETURN_IF_ERROR(MakeDirectories(config_.workspace));
-  LY_ASSIGN_OR_RETURN(index_, Index::Open(config_.state_dir + "/index.sqlite"));
+  LY_ASSIGN_OR_RETURN(index_, Index::Open(config_.state_dir + "/index.sqlite", at_));
   blobs_.Sweep();
   SweepUploads();
   retention_ = std::make_unique<Retention>(
@@ -493,7 +497,10 @@ absl::Status CheckStart(const Config& config) {
 absl::Status RunDaemon(const Config& config) {
   LY_RETURN_IF_ERROR(CheckStart(config));
   LY_RETURN_IF_ERROR(MakeDirectories(config.state_dir, 0700));
-  Daemon daemon(config);
+  const char* plan = std::getenv("LIBREYOLOD_FAULTS");
+  LY_ASSIGN_OR_RETURN(FaultHook at, ParseFaultPlan(plan == nullptr ? "" : plan));
+  if (at) LogWarning("this daemon fails on purpose: LIBREYOLOD_FAULTS is set", {{"plan", plan}});
+  Daemon daemon(config, std::move(at));
   LY_RETURN_IF_ERROR(daemon.Start());
   return daemon.Run();
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Many jobs of the shipped daemon and client, with workers, clients and the daemon killed, a disk that fills up, a project
-that becomes read-only and connections that stall; at the end nothing may be lost or left over. The worker is
-tests/support/scripted_worker. Everything random follows from --seed, up to the scheduling of processes."""
+and a store that become read-only, a wall clock that is set, a file system that cannot exchange, uploads that break off and
+connections that stall; at the end nothing may be lost or left over. The worker is tests/support/scripted_worker. Everything
+random follows from --seed, up to the scheduling of processes."""
 
 import argparse
 import collections
@@ -28,6 +29,7 @@ GOOD = "hello\nstage warming_up\nprogress warm-up 1 1\nstage measuring\nprogress
 ENDING = "trace own\nfinish\n"
 # What becomes of a client's command: its result, a job without profile, the daemon gone or full, interrupted.
 EXPECTED_EXITS = {0, 1, 2, 3, 4, 5, 6, 75, 130}
+FAKETIME = sorted(pathlib.Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 # Memory is looked at once caches and allocators are warm.
 WARM_SHARE = 0.4
 
@@ -78,10 +80,15 @@ class Soak:
         self.memory = []       # (jobs begun, KB) of the last daemon
         self.lock = threading.Lock()
         self.begun = 0
+        self.faults_to_come = True
         self.stop = threading.Event()
         self.may_kill_daemon = threading.Event()
         self.daemon = None
         self.mounts = False
+        self.bindfs = False
+        self.store_was_read_only = False
+        self.clock = self.scratch / "clock"
+        self.starts = 0
         self.env = {"PATH": os.environ["PATH"], "HOME": str(self.scratch), "LIBREYOLO_SERVER": self.address,
                     "XDG_RUNTIME_DIR": str(self.scratch / "run"), "XDG_STATE_HOME": str(self.scratch / "state"),
                     "XDG_CACHE_HOME": str(self.scratch / "cache")}
@@ -95,7 +102,12 @@ class Soak:
         self.mounts = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "soak", self.store],
                                      capture_output=True, check=False).returncode == 0
         if not self.mounts:
-            print("nothing can be mounted here: no full disk, no read-only project")
+            print("nothing can be mounted here: no full disk, nothing read-only")
+        if self.args.bindfs:
+            self.mount_bindfs()
+        if not FAKETIME:
+            print("libfaketime is not installed: no clock is set")
+        self.clock.write_text("+0\n")
         scripts = self.scratch / "scripts"
         scripts.mkdir()
         tick = self.scratch / "tick"
@@ -109,6 +121,32 @@ class Soak:
         worker.write_text(f"#!/bin/sh\nexec {self.args.worker} {scripts}\n")
         worker.chmod(0o700)
 
+    def mount_bindfs(self):
+        """Puts a file system before the store that has no flags for rename, and so no exchange."""
+        if shutil.which("bindfs") is None or not self.mounts:
+            print("--bindfs needs bindfs, and to be allowed to mount")
+            sys.exit(77)  # skipped
+        behind = self.store / "behind"
+        behind.mkdir()
+        self.store = self.scratch / "plain"
+        self.store.mkdir()
+        subprocess.run(["bindfs", behind, self.store], check=True)
+        self.bindfs = True
+        self.runs = self.store / "workspaces/default/runs"
+
+    def daemon_env(self):
+        """With a wall clock that do_clock_set() sets, and, every other time, renames without flags."""
+        env = dict(self.env)
+        if FAKETIME:
+            # The monotonic clock and the times of files stay as they are, as when a clock is set.
+            env.update({"LD_PRELOAD": str(FAKETIME[0]), "FAKETIME_TIMESTAMP_FILE": str(self.clock), "FAKETIME_NO_CACHE": "1",
+                        "FAKETIME_DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1"})
+        if self.starts % 2 == 1:
+            env["LIBREYOLOD_FAULTS"] = "rename flags=error"
+            self.count("starts without rename flags")
+        self.starts += 1
+        return env
+
     def start_daemon(self):
         log = self.scratch / "daemon.log"
         before = log.stat().st_size if log.exists() else 0
@@ -116,7 +154,7 @@ class Soak:
             self.daemon = subprocess.Popen(
                 [self.args.bin / "libreyolod", "--listen", self.address, "--store", self.store, "--lock-dir",
                  self.scratch, "--worker", self.scratch / "worker", "--cache", self.scratch / "cache", "--hub",
-                 "http://127.0.0.1:9", "--heartbeat", "1"], env=self.env, stderr=out)
+                 "http://127.0.0.1:9", "--heartbeat", "1"], env=self.daemon_env(), stderr=out)
         deadline = time.monotonic() + 60
         while b"listening" not in log.read_bytes()[before:]:
             if self.daemon.poll() is not None or time.monotonic() > deadline:
@@ -136,7 +174,8 @@ class Soak:
 
     def next_job(self):
         with self.lock:
-            if self.begun >= self.args.jobs:
+            # A short run goes on until each fault was there once.
+            if self.begun >= self.args.jobs and (not self.faults_to_come or self.begun >= 10 * self.args.jobs):
                 return False
             self.begun += 1
             if not self.may_kill_daemon.is_set():
@@ -159,10 +198,13 @@ class Soak:
         words = ["profile", "infer", "--device", "cpu", "--weights", "random", "--size", "t", "--imgsz", 64, "--warmup",
                  1, "--runs", 5, "--json", "--project", f"runs/{project}"]
         words += ["--repeat", TRIALS] if project == "repeat" else []
-        way = dice.choices(["waits", "detached", "killed", "interrupted", "stalled", "reads"], [40, 22, 12, 8, 8, 10])[0]
+        way = dice.choices(["waits", "detached", "killed", "interrupted", "stalled", "reads", "uploads"],
+                           [38, 22, 12, 8, 8, 8, 4])[0]
         self.count(f"client {way}")
         if way == "reads":
             self.read(dice)
+        if way == "uploads":
+            self.upload(dice)
         process = self.client(*words, *(["--detach"] if way == "detached" else []))
         if way in ("killed", "interrupted", "stalled"):
             time.sleep(dice.uniform(0, 0.25))
@@ -172,6 +214,8 @@ class Soak:
             process.send_signal(signal.SIGCONT)
         out, error = process.communicate(timeout=300)
         self.judge(way, project, process.returncode, out, error)
+        if process.returncode == 2:
+            time.sleep(0.1)  # refused, while nothing can be written: there is no point in haste
 
     def judge(self, way, project, code, out, error):
         if code not in EXPECTED_EXITS and not (way == "killed" and code == -signal.SIGKILL) and \
@@ -196,15 +240,32 @@ class Soak:
             self.ask("profile", "get", dice.choice(known), "img_per_s")
         self.ask("profile", "list", "--top", 20)
 
+    def upload(self, dice):
+        """A file of the client's own, which goes to the server; every other time the client is killed under way."""
+        own = self.scratch / f"own-{threading.get_ident()}.json"
+        own.write_text(json.dumps({"traceEvents": [], "remark": dice.randbytes(dice.choice([KB, KB * KB])).hex()}))
+        process = self.client("profile", "summary", own)
+        if dice.random() < 0.5:
+            time.sleep(dice.uniform(0, 0.15))
+            process.kill()
+        out, error = process.communicate(timeout=240)
+        if process.returncode == 0:  # a trace without events is refused once it has come
+            self.report(f"a trace without events was read: {out}{error}")
+
     # ---- faults
 
     def fault_thread(self):
         dice = random.Random(self.args.seed * 1000 + 999)
         faults = {"worker killed": 10, "connection stalled": 3, "daemon killed": 2}
         if self.mounts:
-            faults.update({"disk full": 2, "project read-only": 2})
-        first = dice.sample(list(faults), len(faults))  # each at least once
+            faults.update({"disk full": 2, "project read-only": 2, "store read-only": 1})
+        if FAKETIME:
+            faults["clock set"] = 2
+        # Each at least once: the daemon's end while it may still be ended, a project once it is there.
+        first = sorted(dice.sample(list(faults), len(faults)),
+                       key=lambda fault: {"daemon killed": 2, "project read-only": 0}.get(fault, 1))
         while not self.stop.wait(dice.uniform(0.1, 0.8)):
+            self.faults_to_come = bool(first)
             fault = first.pop() if first else dice.choices(list(faults), faults.values())[0]
             if fault == "daemon killed" and not self.may_kill_daemon.is_set():
                 continue
@@ -245,17 +306,37 @@ class Soak:
         self.count("disk full")
 
     def do_project_read_only(self, dice):
-        project = self.runs / "readonly"
-        if not project.exists():
-            return
-        subprocess.run(["mount", "--bind", project, project], check=True)
+        if (self.runs / "readonly").exists():
+            self.make_read_only(self.runs / "readonly", dice.uniform(0.1, 0.6))
+            self.count("project read-only")
+
+    def do_store_read_only(self, dice):
+        """No new file can be made in it; what the daemon has open it goes on writing."""
+        self.store_was_read_only = True
+        self.make_read_only(self.store, dice.uniform(0.1, 0.4))
+        self.count("store read-only")
+
+    def make_read_only(self, folder, seconds):
+        subprocess.run(["mount", "--bind", folder, folder], check=True)
         try:
-            subprocess.run(["mount", "-o", "remount,bind,ro", project], check=True)
-            time.sleep(dice.uniform(0.1, 0.6))
+            # Busy as long as somebody writes who came after the first call.
+            for _ in range(50):
+                if subprocess.run(["mount", "-o", "remount,bind,ro", folder], capture_output=True, check=False).returncode == 0:
+                    time.sleep(seconds)
+                    return
+                time.sleep(0.01)
+            self.report(f"{folder} could not be made read-only")
         finally:
-            while subprocess.run(["umount", project], capture_output=True, check=False).returncode != 0:
+            while subprocess.run(["umount", folder], capture_output=True, check=False).returncode != 0:
                 time.sleep(0.02)  # somebody reads in it
-        self.count("project read-only")
+
+    def do_clock_set(self, dice):
+        """To another day, forth or back, for a while or for good."""
+        self.clock.write_text(f"{dice.choice([-400, -1, 1, 400]) * 86400 + dice.randint(-3600, 3600):+d}\n")
+        self.count("clock set")
+        if dice.random() < 0.5:
+            time.sleep(dice.uniform(0.05, 0.5))
+            self.clock.write_text("+0\n")
 
     def tick_thread(self):
         """Lets workers that wait go on, and makes them wait again."""
@@ -337,7 +418,7 @@ class Soak:
         self.counts["descriptors at the end"] = descriptors[-1]
         # A fresh daemon has about 20 with an idle index, its socket and gRPC's own.
         self.expect(descriptors[-1] <= 40, f"the daemon has {descriptors[-1]} open descriptors")
-        left = self.processes(lambda words: b"libreyolod" not in words)
+        left = self.processes(lambda words: b"libreyolod" not in words and b"bindfs" not in words)
         self.expect(not left, f"processes are left: {[proc_text(pid, 'cmdline') for pid in left]}")
         slope = slope_per_thousand(self.memory[int(len(self.memory) * WARM_SHARE):])
         self.counts["memory, KB per 1,000 jobs"] = round(slope)
@@ -355,7 +436,8 @@ class Soak:
         for wrong in soak_store.check_jobs(jobs, events):
             self.report(wrong)
         # In a project that was read-only when its job ended, staging waits for the next start.
-        staging = [path for path in self.runs.rglob(".staging") if path.parent.name != "readonly"]
+        staging = [path for path in self.runs.rglob(".staging")
+                   if path.parent.name != "readonly" and not self.store_was_read_only]
         self.expect(not staging, f"staging is left: {staging}")
         for lock in self.scratch.rglob("*.lock"):
             with open(lock, "rb") as held:
@@ -398,6 +480,10 @@ class Soak:
         return self._log
 
     def tell(self, seconds):
+        if self.args.figures:
+            figures = {"seed": self.args.seed, "jobs": self.begun, "seconds": round(seconds), "clients": self.args.clients,
+                       "bindfs": self.bindfs, "counts": dict(sorted(self.counts.items())), "wrong": self.wrong}
+            self.args.figures.write_text(json.dumps(figures, indent=2) + "\n")
         print(f"seed {self.args.seed}: {self.begun} jobs asked for in {seconds:.0f} s by {self.args.clients} clients")
         for what, number in sorted(self.counts.items()):
             print(f"  {what}: {number}")
@@ -414,8 +500,10 @@ class Soak:
         if keep:
             shutil.copytree(self.store, self.scratch / "store-kept", symlinks=True, ignore_dangling_symlinks=True)
             print(f"kept in {self.scratch}")
-        if self.mounts:
+        if self.bindfs:
             subprocess.run(["umount", "-l", self.store], check=False)
+        if self.mounts:
+            subprocess.run(["umount", "-l", self.scratch / "store"], check=False)
         if not keep:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -438,11 +526,14 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, default=os.environ.get("LIBREYOLO_BIN_DIR"))
     parser.add_argument("--test-bin", type=pathlib.Path, default=os.environ.get("LIBREYOLO_TEST_BIN_DIR"))
     parser.add_argument("--keep", action="store_true", help="keep the scratch folder when something is wrong")
+    parser.add_argument("--bindfs", action="store_true", help="the store on a file system without flags for rename")
+    parser.add_argument("--figures", type=pathlib.Path, metavar="FILE", help="write what was counted there, as JSON")
     parser.add_argument("-v", "--verbose", action="store_true")
     args = parser.parse_args()
     if args.bin is None or args.test_bin is None:
         parser.error("say where the executables are: --bin DIR --test-bin DIR")
     in_own_mounts()
+    args.figures = args.figures and args.figures.resolve()
     args.bin = args.bin.resolve()
     args.worker = args.test_bin.resolve() / "scripted_worker"
     soak = Soak(args)

@@ -16,7 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
@@ -44,7 +44,7 @@ struct Transfer {
   std::string linked_digest;  // X-Linked-ETag of any response of the chain
   const std::atomic<bool>* cancelled = nullptr;
   const DownloadProgress* progress = nullptr;
-  absl::Time last_progress = absl::InfinitePast();
+  int64_t last_progress_ns = 0;
   bool over_limit = false;
   int write_error = 0;
 };
@@ -100,9 +100,11 @@ size_t OnBody(char* data, size_t size, size_t count, void* user) {
 int OnProgress(void* user, curl_off_t total, curl_off_t, curl_off_t, curl_off_t) {
   auto& transfer = *static_cast<Transfer*>(user);
   if (*transfer.cancelled) return 1;
-  const absl::Time now = absl::Now();
-  if (transfer.received == 0 || now - transfer.last_progress < kProgressInterval) return 0;
-  transfer.last_progress = now;
+  const int64_t now_ns = MonotonicNs();
+  if (transfer.received == 0 ||
+      absl::Nanoseconds(now_ns - transfer.last_progress_ns) < kProgressInterval)
+    return 0;
+  transfer.last_progress_ns = now_ns;
   (*transfer.progress)(transfer.start + transfer.received, total > 0 ? transfer.start + total : 0);
   return 0;
 }

@@ -15,8 +15,8 @@ struct JobManager::Job {
   job::JobSpec spec;
   JobPlace place;
   int64_t sequence = 0;
-  int64_t arrival = 0;  // grows from job to job
-  absl::Time started = absl::InfinitePast();
+  int64_t arrival = 0;                                 // grows from job to job
+  absl::Duration started = -absl::InfiniteDuration();  // monotonic
   std::pair<int, std::string> told{-1, ""};  // queue position and reason that watchers know
 
   std::unique_ptr<DeviceLease> lease;

@@ -376,12 +376,12 @@ void JobManager::Finish(Job& job, JobState state) {
                              {"reason", job.record.job.error().reason()},
                              {"message", job.record.job.error().message()}});
   }
-  if (job.lease != nullptr && job.started != absl::InfinitePast()) {
-    durations_.push_back(deps_.clock.Wall() - job.started);
+  if (job.lease != nullptr && job.started != -absl::InfiniteDuration()) {
+    durations_.push_back(deps_.clock.Monotonic() - job.started);
     if (durations_.size() > kDurationsKept) durations_.pop_front();
   }
   if (job.lease != nullptr && deps_.observer != nullptr)
-    deps_.observer->LeaseEnded(job.lease->device(), deps_.clock.Wall() - job.started);
+    deps_.observer->LeaseEnded(job.lease->device(), deps_.clock.Monotonic() - job.started);
   // The device is free before anybody hears that the job ended.
   job.lease.reset();
   Move(job, state);

@@ -136,12 +136,12 @@ void JobManager::UpdateQueue() {
 
 void JobManager::Start(Job& job, std::unique_ptr<DeviceLease> lease) {
   job.lease = std::move(lease);
-  job.started = deps_.clock.Wall();
+  job.started = deps_.clock.Monotonic();
   if (deps_.observer != nullptr) {
     const auto& made = job.record.job.create_time();
-    deps_.observer->LeaseTaken(
-        job.lease->device(),
-        job.started - (absl::FromUnixSeconds(made.seconds()) + absl::Nanoseconds(made.nanos())));
+    deps_.observer->LeaseTaken(job.lease->device(),
+                               deps_.clock.Wall() - (absl::FromUnixSeconds(made.seconds()) +
+                                                     absl::Nanoseconds(made.nanos())));
   }
   job.record.job.clear_progress();
   Move(job, JobState::kStarting);

@@ -164,9 +164,11 @@ absl::StatusOr<CommittedResult> StoreSteps::Commit(const JobPlace& place,
     }
     analysis::Profile repeat = analysis::AggregateTrials(trials, paths);
     repeat.job = place.job_id;
+    LY_RETURN_IF_ERROR(AsStoreError(profiles_.At("write repeat file")));
     LY_RETURN_IF_ERROR(AsStoreError(
         WriteFile(absl::StrCat(StagingDir(project, place.job_id), "/", names.RepeatFile()),
                   analysis::WriteProfileJson(repeat))));
+    (void)profiles_.At("after write repeat file");
   }
   std::vector<std::string> changes;
   const absl::Status committed = profiles_.Commit(project, place.job_id, names, &changes);

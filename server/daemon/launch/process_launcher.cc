@@ -24,6 +24,7 @@
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/status_macros.h"
 #include "common/base/unique_fd.h"
 #include "server/daemon/launch/confine.h"
 #include "server/worker_link/worker_channel.h"
@@ -133,9 +134,11 @@ std::string LastLogLine(const std::string& path) {
 
 class ProcessSession : public WorkerSession {
  public:
-  ProcessSession(ControlLoop& loop, int64_t memory_bytes, int64_t cpu_seconds, pid_t pid,
-                 UniqueFd pidfd, UniqueFd link, std::string log_path, WorkerEvents events)
+  ProcessSession(ControlLoop& loop, FaultHook at, int64_t memory_bytes, int64_t cpu_seconds,
+                 pid_t pid, UniqueFd pidfd, UniqueFd link, std::string log_path,
+                 WorkerEvents events)
       : loop_(loop),
+        at_(std::move(at)),
         memory_bytes_(memory_bytes),
         cpu_seconds_(cpu_seconds),
         log_begin_bytes_(FileBytes(log_path)),
@@ -171,6 +174,7 @@ class ProcessSession : public WorkerSession {
 
  private:
   void SendFrame(const std::string& payload) {
+    if (!AtFaultPoint(at_, "link send").ok()) return;
     const std::string frame = worker_link::EncodeFrame(payload);
     absl::string_view rest = frame;
     while (link_ && !rest.empty()) {
@@ -229,6 +233,7 @@ class ProcessSession : public WorkerSession {
   }
 
   void OnLinkReadable() {
+    if (!AtFaultPoint(at_, "link receive").ok()) return CloseLink();
     char buffer[1 << 16];
     for (;;) {
       const ssize_t got = recv(link_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
@@ -299,6 +304,7 @@ class ProcessSession : public WorkerSession {
   }
 
   ControlLoop& loop_;
+  const FaultHook at_;
   const int64_t memory_bytes_;
   const int64_t cpu_seconds_;
   const int64_t log_begin_bytes_;
@@ -325,16 +331,19 @@ std::string Describe(const WorkerExit& exit) {
 
 absl::StatusOr<std::unique_ptr<WorkerSession>> ProcessLauncher::Launch(const LaunchRequest& request,
                                                                        WorkerEvents events) {
+  LY_RETURN_IF_ERROR(AtFaultPoint(settings_.at, "launch"));
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return ErrnoStatus(errno, "make", "a socket pair");
   }
   UniqueFd ours(pair[0]);
   const UniqueFd theirs(pair[1]);
+  LY_RETURN_IF_ERROR(AtFaultPoint(settings_.at, "spawn worker"));
   const absl::StatusOr<StartedProcess> started =
       Spawn(settings_, memory_bytes_, request, theirs.get());
   if (!started.ok()) return started.status();
   const pid_t pid = started->pid;
+  (void)AtFaultPoint(settings_.at, "after spawn worker");
   if (started->network_error != 0 && !told_of_network_) {
     told_of_network_ = true;
     LogWarning("workers keep the network: the kernel does not let them leave it",
@@ -343,7 +352,7 @@ absl::StatusOr<std::unique_ptr<WorkerSession>> ProcessLauncher::Launch(const Lau
   UniqueFd pidfd(PidfdOpen(pid));
   LY_CHECK(pidfd) << "pidfd_open: " << strerror(errno);
   auto session = std::make_unique<ProcessSession>(
-      loop_, memory_bytes_, CpuSeconds(settings_.limits, request.time_limit_s), pid,
+      loop_, settings_.at, memory_bytes_, CpuSeconds(settings_.limits, request.time_limit_s), pid,
       std::move(pidfd), std::move(ours), request.log_path, std::move(events));
   session->SendPlan(request.plan);
   LogInfo("worker started",

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "common/base/fault_points.h"
 #include "server/daemon/control_loop.h"
 #include "server/daemon/launch/worker_launcher.h"
 #include "server/daemon/launch/worker_limits.h"
@@ -16,6 +17,9 @@ class ProcessLauncher : public WorkerLauncher {
     std::string worker_path;     // the executable
     bool allow_network = false;  // workers get by without
     WorkerLimits limits;
+    // Fault points: "launch", "spawn worker", "link send" (an error: the worker does not hear it),
+    // "link receive" (an error: the link breaks).
+    FaultHook at = {};
   };
   // `loop` outlives the launcher and its sessions.
   ProcessLauncher(Settings settings, ControlLoop& loop)

@@ -70,6 +70,7 @@ absl::Status BlobWriter::Append(absl::string_view bytes) {
     return MakeError(reason::kLimitExceeded,
                      absl::StrCat("more than the announced ", size_bytes_, " bytes came"));
   }
+  LY_RETURN_IF_ERROR(AtFaultPoint(store_.at_, "upload write"));
   while (!bytes.empty()) {
     const ssize_t count = write(fd_.get(), bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
@@ -94,12 +95,19 @@ absl::Status BlobWriter::Finish() {
     return MakeError(reason::kDigestMismatch,
                      absl::StrCat("the content has the digest ", got, ", not ", digest_));
   }
+  LY_RETURN_IF_ERROR(AtFaultPoint(store_.at_, "fsync upload"));
   if (fsync(fd_.get()) != 0) return ErrnoStatus(errno, "fsync", temporary_);
+  (void)AtFaultPoint(store_.at_, "after fsync upload");
+  LY_RETURN_IF_ERROR(AtFaultPoint(store_.at_, "upload rename"));
   if (rename(temporary_.c_str(), target_.c_str()) != 0)
     return ErrnoStatus(errno, "rename", temporary_);
+  (void)AtFaultPoint(store_.at_, "after upload rename");
   fd_.Reset();
   // A queued job may count on it over a power cut.
-  return FsyncPath(fs::path(target_).parent_path());
+  LY_RETURN_IF_ERROR(AtFaultPoint(store_.at_, "fsync upload folder"));
+  LY_RETURN_IF_ERROR(FsyncPath(fs::path(target_).parent_path()));
+  (void)AtFaultPoint(store_.at_, "after fsync upload folder");
+  return absl::OkStatus();
 }
 
 std::string BlobStore::Path(const std::string& digest) const {
@@ -139,6 +147,7 @@ absl::StatusOr<std::unique_ptr<BlobWriter>> BlobStore::Begin(const std::string& 
     return MakeError(reason::kArgumentOutOfRange,
                      absl::StrCat("an upload of ", size_bytes, " bytes cannot go on at ", offset));
   }
+  LY_RETURN_IF_ERROR(AtFaultPoint(at_, "upload begin"));
   LY_RETURN_IF_ERROR(MakeDirectories(absl::StrCat(folder_, "/", digest.substr(0, 2)), 0700));
   const std::string part = absl::StrCat(PartialDir(principal), "/", digest);
   bool is_taken = false;

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/base/fault_points.h"
 #include "common/base/sha256.h"
 #include "common/base/unique_fd.h"
 
@@ -47,11 +48,14 @@ class BlobWriter {
 
 class BlobStore {
  public:
-  // Uploads leave `min_free_bytes` of the disk. Parts of uploads lie beside `folder`.
-  BlobStore(std::string folder, int64_t max_blob_bytes, int64_t min_free_bytes = 0)
+  // Uploads leave `min_free_bytes` of the disk. Parts of uploads lie beside `folder`. `at` is asked
+  // at "upload begin", "upload write", "fsync upload", "upload rename" and "fsync upload folder".
+  BlobStore(std::string folder, int64_t max_blob_bytes, int64_t min_free_bytes = 0,
+            FaultHook at = {})
       : folder_(std::move(folder)),
         max_blob_bytes_(max_blob_bytes),
-        min_free_bytes_(min_free_bytes) {}
+        min_free_bytes_(min_free_bytes),
+        at_(std::move(at)) {}
 
   bool Has(const std::string& digest) const;
   // Where a blob lies, whether it exists or not. The digest has been checked to be one.
@@ -90,6 +94,7 @@ class BlobStore {
   const std::string folder_;
   const int64_t max_blob_bytes_;
   const int64_t min_free_bytes_;
+  const FaultHook at_;
   mutable std::mutex mu_;
   mutable std::map<std::string, int64_t> active_;  // files being written -> bytes still to come
 };

@@ -4,16 +4,15 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
-#include "absl/status/status.h"
+#include "common/base/fault_points.h"
 
 namespace libreyolo::daemon {
 
 struct StoreHooks {
-  // Called with a point's name, such as "fsync staging" or "exchange infer_0". An error fails that
-  // step.
-  std::function<absl::Status(const std::string& point)> at;
+  // Asked at points such as "fsync staging" or "exchange infer_0". An error at "rename flags" is a
+  // file system that knows none.
+  FaultHook at;
   // In place of renameat2(): 0 or an errno. `flags` as there.
   std::function<int(const char* from, const char* to, unsigned flags)> rename;
 };

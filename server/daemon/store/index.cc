@@ -93,8 +93,8 @@ absl::StatusOr<std::vector<v1::ProfileInfo>> ReadProfiles(Statement statement) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Index>> Index::Open(const std::string& path) {
-  LY_ASSIGN_OR_RETURN(std::unique_ptr<Sqlite> db, Sqlite::Open(path));
+absl::StatusOr<std::unique_ptr<Index>> Index::Open(const std::string& path, FaultHook at) {
+  LY_ASSIGN_OR_RETURN(std::unique_ptr<Sqlite> db, Sqlite::Open(path, std::move(at)));
   std::unique_ptr<Index> index(new Index(std::move(db)));
   LY_RETURN_IF_ERROR(index->Migrate());
   return index;
@@ -237,7 +237,7 @@ absl::Status Index::AddProject(const Project& project) {
       Statement statement,
       db_->Prepare("INSERT OR IGNORE INTO projects (workspace, project) VALUES (?, ?)"));
   statement.Bind(project.workspace).Bind(project.project);
-  return statement.Run();
+  return db_->InTransaction([&] { return statement.Run(); });
 }
 
 absl::StatusOr<std::vector<Index::Project>> Index::Projects() {
@@ -363,7 +363,7 @@ absl::Status Index::NoteCommit(const std::string& workspace, const std::string& 
                    "ON CONFLICT (workspace, job) DO UPDATE SET commit_order = "
                    "excluded.commit_order WHERE commit_order = 0"));
   put.Bind(workspace).Bind(job);
-  return put.Run();
+  return db_->InTransaction([&] { return put.Run(); });
 }
 
 absl::Status Index::SetPinned(const std::string& workspace, const std::string& job, bool pinned) {
@@ -373,7 +373,7 @@ absl::Status Index::SetPinned(const std::string& workspace, const std::string& j
                                    "VALUES (?, ?, 0, ?) ON CONFLICT (workspace, job) "
                                    "DO UPDATE SET pinned = excluded.pinned"));
   put.Bind(workspace).Bind(job).Bind(int64_t{pinned ? 1 : 0});
-  return put.Run();
+  return db_->InTransaction([&] { return put.Run(); });
 }
 
 absl::StatusOr<std::optional<Index::Result>> Index::FindResult(const std::string& workspace,
@@ -410,7 +410,7 @@ absl::Status Index::ForgetResult(const std::string& workspace, const std::string
   LY_ASSIGN_OR_RETURN(Statement forget,
                       db_->Prepare("DELETE FROM results WHERE workspace = ? AND job = ?"));
   forget.Bind(workspace).Bind(job);
-  return forget.Run();
+  return db_->InTransaction([&] { return forget.Run(); });
 }
 
 absl::Status Index::AddUpload(const std::string& principal, const std::string& digest,
@@ -420,7 +420,7 @@ absl::Status Index::AddUpload(const std::string& principal, const std::string& d
                       db_->Prepare("INSERT OR REPLACE INTO uploads (principal, digest, size_bytes) "
                                    "VALUES (?, ?, ?)"));
   put.Bind(principal).Bind(digest).Bind(size_bytes);
-  return put.Run();
+  return db_->InTransaction([&] { return put.Run(); });
 }
 
 absl::StatusOr<bool> Index::HasUpload(const std::string& principal, const std::string& digest) {

@@ -22,7 +22,7 @@ class Index : public JobStore {
  public:
   // Opens or makes <state>/index.sqlite. STORE_FAILED for one that a newer libreyolod wrote, or
   // that is damaged.
-  static absl::StatusOr<std::unique_ptr<Index>> Open(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<Index>> Open(const std::string& path, FaultHook at = {});
 
   absl::Status Put(const JobRecord& record, const profile::v1::JobEvent* event) override;
   absl::StatusOr<std::optional<JobRecord>> Find(const std::string& id) override;

@@ -96,7 +96,7 @@ void RemoveStaging(const std::string& project_dir, const std::string& job_id) {
 // ---- steps that reach the disk
 
 absl::Status ProfileStore::At(const std::string& point) const {
-  return hooks_.at ? hooks_.at(point) : absl::OkStatus();
+  return AtFaultPoint(hooks_.at, point);
 }
 
 absl::Status ProfileStore::Fsync(const std::string& path, const std::string& label) const {
@@ -106,21 +106,24 @@ absl::Status ProfileStore::Fsync(const std::string& path, const std::string& lab
   return absl::OkStatus();
 }
 
-absl::Status ProfileStore::FsyncTree(const std::string& path) const {
+absl::Status ProfileStore::FsyncTree(const std::string& path, const std::string& label) const {
   std::error_code error;
   if (fs::is_directory(path, error)) {
     fs::directory_iterator entries(path, error);
     if (error) return ErrnoStatus(error.value(), "read", path);
-    for (const auto& entry : entries) LY_RETURN_IF_ERROR(FsyncTree(entry.path()));
+    for (const auto& entry : entries)
+      LY_RETURN_IF_ERROR(FsyncTree(entry.path(), entry.path().filename()));
   }
-  return Fsync(path, fs::path(path).filename());
+  return Fsync(path, label);
 }
 
 absl::Status ProfileStore::Rename(const std::string& from, const std::string& to, unsigned flags,
                                   const std::string& label, int* error) const {
   *error = 0;
   LY_RETURN_IF_ERROR(At(label));
-  if (hooks_.rename) {
+  if (flags != 0 && !At("rename flags").ok()) {
+    *error = EINVAL;
+  } else if (hooks_.rename) {
     *error = hooks_.rename(from.c_str(), to.c_str(), flags);
   } else if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) != 0) {
     *error = errno;
@@ -205,7 +208,7 @@ absl::Status ProfileStore::Prepare(Run& run, const ResultNames& names) {
           absl::StrCat("the result is incomplete: ", staging, "/", entry, " has no profile of it"));
     }
   }
-  LY_RETURN_IF_ERROR(FsyncTree(staging));
+  LY_RETURN_IF_ERROR(FsyncTree(staging, "staging"));
   run.plan = MakeCommitPlan(run.project_dir, names);
   for (const auto& [entry, folder] : run.plan.history) {
     const std::string path = absl::StrCat(run.project_dir, "/history/", folder);
@@ -216,8 +219,12 @@ absl::Status ProfileStore::Prepare(Run& run, const ResultNames& names) {
   LY_RETURN_IF_ERROR(Fsync(run.project_dir + "/.staging", ".staging"));
   FsyncParents(run.project_dir);
   LY_RETURN_IF_ERROR(At("decide"));
+  const std::string undecided = manifest + ".new";
+  LY_RETURN_IF_ERROR(WriteFile(undecided, CommitPlanText(run.plan)));
+  LY_RETURN_IF_ERROR(Fsync(undecided, "plan"));
   // From here on the new result is decided: whatever happens, it will be completed.
-  LY_RETURN_IF_ERROR(WriteFileAtomically(manifest, CommitPlanText(run.plan)));
+  int error = 0;
+  LY_RETURN_IF_ERROR(Rename(undecided, manifest, 0, "place plan", &error));
   return Fsync(staging, "decision");
 }
 

@@ -71,6 +71,9 @@ class ProfileStore {
     return ScanProfiles(project_dir, prefix, known);
   }
 
+  // A fault point of a step that leads to a commit.
+  absl::Status At(const std::string& point) const;
+
  private:
   struct Run;  // one commit under way
   struct Locks {
@@ -94,14 +97,13 @@ class ProfileStore {
   absl::Status SwapIn(Run& run, const std::string& entry);
   absl::Status MoveToHistory(Run& run, const std::string& from, const std::string& entry);
   absl::Status Fsync(const std::string& path, const std::string& label) const;
-  absl::Status FsyncTree(const std::string& path) const;
+  absl::Status FsyncTree(const std::string& path, const std::string& label) const;
   // Sets `*error` to the errno of a failure.
   absl::Status Rename(const std::string& from, const std::string& to, unsigned flags,
                       const std::string& label, int* error) const;
   // With the flag, or without it where the file system knows none.
   absl::Status RenameNoReplace(const std::string& from, const std::string& to,
                                const std::string& label) const;
-  absl::Status At(const std::string& point) const;
 
   const std::string lock_dir_;
   const StoreHooks hooks_;

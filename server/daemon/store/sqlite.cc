@@ -16,12 +16,12 @@ absl::Status SqliteError(sqlite3* db, const char* what) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Sqlite>> Sqlite::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<Sqlite>> Sqlite::Open(const std::string& path, FaultHook at) {
   sqlite3* raw = nullptr;
   const int result =
       sqlite3_open_v2(path.c_str(), &raw,
                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
-  std::unique_ptr<Sqlite> db(new Sqlite(raw));
+  std::unique_ptr<Sqlite> db(new Sqlite(raw, std::move(at)));
   if (result != SQLITE_OK) return SqliteError(raw, absl::StrCat("cannot open ", path).c_str());
   sqlite3_busy_timeout(raw, 5000);
   LY_RETURN_IF_ERROR(
@@ -37,12 +37,22 @@ absl::Status Sqlite::Execute(const char* sql) {
 }
 
 absl::Status Sqlite::InTransaction(const std::function<absl::Status()>& body) {
+  LY_RETURN_IF_ERROR(Allow("index begin"));
   LY_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
   absl::Status status = body();
+  if (status.ok()) status = Allow("index commit");
   if (status.ok()) status = Execute("COMMIT");
   // SQLite ends the transaction by itself after some errors, and keeps it open after others.
   if (!status.ok() && sqlite3_get_autocommit(db_) == 0) (void)Execute("ROLLBACK");
+  if (status.ok()) (void)Allow("after index commit");
   return status;
+}
+
+absl::Status Sqlite::Allow(const char* point) const {
+  const absl::Status status = AtFaultPoint(at_, point);
+  return status.ok()
+             ? status
+             : MakeError(reason::kStoreFailed, absl::StrCat("the index: ", status.message()));
 }
 
 absl::StatusOr<Statement> Sqlite::Prepare(const char* sql) {

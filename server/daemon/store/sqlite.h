@@ -6,9 +6,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/base/fault_points.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -21,7 +23,8 @@ class Sqlite {
  public:
   // Opens or makes the file: WAL, and synchronous FULL, so that a committed change survives a power
   // cut.
-  static absl::StatusOr<std::unique_ptr<Sqlite>> Open(const std::string& path);
+  // `at` is asked at "index begin", "index commit" and "after index commit" of each transaction.
+  static absl::StatusOr<std::unique_ptr<Sqlite>> Open(const std::string& path, FaultHook at = {});
   ~Sqlite();
   Sqlite(const Sqlite&) = delete;
   Sqlite& operator=(const Sqlite&) = delete;
@@ -33,8 +36,10 @@ class Sqlite {
   absl::StatusOr<Statement> Prepare(const char* sql);
 
  private:
-  explicit Sqlite(sqlite3* db) : db_(db) {}
+  absl::Status Allow(const char* point) const;
+  Sqlite(sqlite3* db, FaultHook at) : db_(db), at_(std::move(at)) {}
   sqlite3* db_;
+  const FaultHook at_;
 };
 
 // Bind in order, then step. One use.
