@@ -154,7 +154,7 @@ class Soak:
             self.daemon = subprocess.Popen(
                 [self.args.bin / "libreyolod", "--listen", self.address, "--store", self.store, "--lock-dir",
                  self.scratch, "--worker", self.scratch / "worker", "--cache", self.scratch / "cache", "--hub",
-                 "http://127.0.0.1:9", "--heartbeat", "1"], env=self.daemon_env(), stderr=out)
+                 "http://127.0.0.1:9", "--heartbeat", "1", "--min-free", "0"], env=self.daemon_env(), stderr=out)
         deadline = time.monotonic() + 60
         while b"listening" not in log.read_bytes()[before:]:
             if self.daemon.poll() is not None or time.monotonic() > deadline:
