@@ -167,7 +167,9 @@ int RunCli(const std::vector<std::string>& args, const Streams& streams, const D
     code = NameBothVersions(*server, code.status());
   }
   if (code.ok() && !streams.out.flush()) {
-    code = MakeError(reason::kStoreFailed, "cannot write to standard output");
+    code = MakeError(
+        reason::kStoreFailed, "cannot write to standard output",
+        {"make room where it is redirected to, or read on to its end: a pipe was closed"});
   }
   if (code.ok()) return *code;
   PrintError(code.status(), line->json, streams.err);

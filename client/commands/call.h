@@ -16,7 +16,9 @@ inline absl::Status StatusOfCall(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty()) {
     return MakeError(
         reason::kServerUnreachable,
-        absl::StrCat("the connection to the server was lost: ", status.error_message()));
+        absl::StrCat("the connection to the server was lost: ", status.error_message()),
+        {"run the command again; a job that was submitted goes on: libreyolo jobs list",
+         "libreyolo doctor says what ails the server"});
   }
   return rpc::FromGrpcStatus(status);
 }

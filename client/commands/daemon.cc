@@ -25,7 +25,9 @@ absl::Status CheckIsLocal(const Context& context) {
   if (context.line.server.empty()) return absl::OkStatus();
   return MakeError(reason::kArgumentConflict,
                    "this command is for the local daemon of the current folder, and takes no "
-                   "--server");
+                   "--server",
+                   {"leave --server out and unset LIBREYOLO_SERVER",
+                    "libreyolo daemon drain ends a named server, for an admin"});
 }
 
 // The daemon of the current folder; SERVER_UNREACHABLE when none runs. Starts none.
@@ -145,8 +147,10 @@ absl::StatusOr<int> RunDaemonLogs(const Context& context) {
   LY_ASSIGN_OR_RETURN(const LocalDaemonPlace place, FindLocalDaemonPlace());
   const std::string text = TailOfFile(place.log_path(), kLogTailBytes);
   if (text.empty()) {
-    return MakeError(reason::kServerUnreachable,
-                     absl::StrCat("no local daemon has logged anything in ", place.log_path()));
+    return MakeError(
+        reason::kServerUnreachable,
+        absl::StrCat("no local daemon has logged anything in ", place.log_path()),
+        {"libreyolo devices starts one", "change to the folder whose daemon you mean"});
   }
   if (context.json()) {
     JsonValue json{JsonValue::Object{}};

@@ -16,7 +16,8 @@ absl::StatusOr<int> RunKernels(const Context& context) {
   const std::string sort = args.Text("--sort");
   if (sort != "time" && sort != "count" && sort != "name") {
     return MakeError(reason::kArgumentInvalid,
-                     absl::StrCat("--sort takes time, count or name, not \"", sort, "\""));
+                     absl::StrCat("--sort takes time, count or name, not \"", sort, "\""),
+                     {"--sort time is the default"});
   }
   LY_ASSIGN_OR_RETURN(Reader reader, Reader::Make(context));
   v1::GetKernelsRequest request;

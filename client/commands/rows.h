@@ -11,7 +11,8 @@ namespace libreyolo::client {
 // --top is a reader's own flag: how many rows to show. ARGUMENT_OUT_OF_RANGE when negative.
 inline absl::Status CheckTop(const Arguments& args) {
   if (args.Int("--top") >= 0) return absl::OkStatus();
-  return MakeError(reason::kArgumentOutOfRange, "--top takes 0 (all rows) or more");
+  return MakeError(reason::kArgumentOutOfRange, "--top takes 0 (all rows) or more",
+                   {"--top 0 shows all rows"});
 }
 
 // The width that names are cut to; 0 where the output is no terminal.

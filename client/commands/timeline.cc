@@ -67,7 +67,8 @@ absl::Status Receive(Reader& reader, const v1::ExportTimelineRequest& request, S
   LY_RETURN_IF_ERROR(StatusOfCall(stream->Finish()));
   if (sink.bytes() != total || total == 0) {
     return MakeError(reason::kServerUnreachable,
-                     absl::StrCat("the server sent ", sink.bytes(), " of ", total, " bytes"));
+                     absl::StrCat("the server sent ", sink.bytes(), " of ", total, " bytes"),
+                     {"run the command again"});
   }
   return absl::OkStatus();
 }
@@ -96,7 +97,8 @@ absl::StatusOr<int> RunTimeline(const Context& context) {
   }
   if (args.Int("--max-events") < 1) {
     return MakeError(reason::kArgumentOutOfRange,
-                     absl::StrCat("--max-events is ", args.Int("--max-events"), ", below 1"));
+                     absl::StrCat("--max-events is ", args.Int("--max-events"), ", below 1"),
+                     {"leave it out for 1,000,000"});
   }
   // Before anything is read, so that a page is not made in vain.
   LY_ASSIGN_OR_RETURN(Sink sink, Sink::Make(args));

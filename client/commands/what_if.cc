@@ -12,7 +12,9 @@ absl::StatusOr<int> RunWhatIf(const Context& context) {
   const std::string category = args.Text("--remove-category");
   if (category.empty() && !args.IsTyped("--remove-launches")) {
     return MakeError(reason::kArgumentInvalid,
-                     "what-if needs --remove-category TEXT or --remove-launches N");
+                     "what-if needs --remove-category TEXT or --remove-launches N",
+                     {"libreyolo profile kernels TRACE shows the categories",
+                      "--remove-launches 100 asks what 100 launches per step less would give"});
   }
   LY_ASSIGN_OR_RETURN(Reader reader, Reader::Make(context));
   v1::WhatIfRequest request;

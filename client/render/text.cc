@@ -276,13 +276,24 @@ std::string CompareText(const v1::CompareReport& report) {
   return text;
 }
 
+namespace {
+
+// Whole numbers as the peer has them; below 1, where they would say nothing, two significant
+// digits.
+std::string Roughly(double value) {
+  return std::abs(value) >= 1 || value == 0 ? absl::StrFormat("%.0f", value)
+                                            : absl::StrFormat("%.2g", value);
+}
+
+}  // namespace
+
 std::string WhatIfText(const v1::WhatIfReport& report) {
   std::string text = absl::StrCat("what-if [", report.bound(), "]: ", report.mechanism(), "\n");
-  absl::StrAppendFormat(&text, "  step   %s -> ~%.0f ms\n", PythonFloat(report.step_now_ms()),
-                        report.step_projected_ms());
+  absl::StrAppendFormat(&text, "  step   %s -> ~%s ms\n", PythonFloat(report.step_now_ms()),
+                        Roughly(report.step_projected_ms()));
   if (report.has_img_per_s_now() && report.has_img_per_s_projected()) {
-    absl::StrAppendFormat(&text, "  img/s  %s -> ~%.0f", PythonFloat(report.img_per_s_now()),
-                          report.img_per_s_projected());
+    absl::StrAppendFormat(&text, "  img/s  %s -> ~%s", PythonFloat(report.img_per_s_now()),
+                          Roughly(report.img_per_s_projected()));
     if (report.img_per_s_now() != 0) {
       double percent = (report.img_per_s_projected() / report.img_per_s_now() - 1) * 100;
       if (std::abs(percent) < 0.5) percent = 0;  // rounding alone must not show as -0%

@@ -114,7 +114,8 @@ absl::Status ReadChunk(const Content& content, int fd, int64_t offset, std::stri
   if (got < 0) return ErrnoStatus(errno, "read", content.path);
   if (got == 0) {
     return MakeError(reason::kDigestMismatch,
-                     absl::StrCat(content.path, " became shorter while it was uploaded"));
+                     absl::StrCat(content.path, " became shorter while it was uploaded"),
+                     {"run the command again once nothing writes to the file"});
   }
   data->resize(static_cast<size_t>(got));
   return absl::OkStatus();
@@ -243,7 +244,13 @@ std::string CanonicalPath(const std::string& word) {
 }
 
 absl::Status NotFoundHere(const Reason& reason, const std::string& word) {
-  return MakeError(reason, absl::StrCat("not found: ", word), {}, {{"path", word}});
+  // A path that begins like one can be nothing else; other words were tried on the server first.
+  std::vector<std::string> hints = {
+      "correct the path: relative ones count from the current folder"};
+  if (reason.name == reason::kProfileNotFound.name) {
+    hints.emplace_back("libreyolo profile list shows the server's profiles");
+  }
+  return MakeError(reason, absl::StrCat("not found: ", word), std::move(hints), {{"path", word}});
 }
 
 absl::Status AddTraceBeside(const std::string& profile_path, v1::TraceRef& ref,
@@ -308,7 +315,8 @@ absl::StatusOr<std::vector<std::string>> FilesOfSource(const std::string& path,
   }
   if (error) {
     return MakeError(reason::kSourceNotFound,
-                     absl::StrCat("cannot read the folder ", word, ": ", error.message()), {},
+                     absl::StrCat("cannot read the folder ", word, ": ", error.message()),
+                     {"let this user read it (chmod u+rx), or name another folder"},
                      {{"path", word}});
   }
   std::sort(images.begin(), images.end());
@@ -386,8 +394,8 @@ absl::StatusOr<std::vector<NamedFile>> FilesOfDataset(const std::string& path,
   if (error) {
     return MakeError(
         reason::kDatasetInvalid,
-        absl::StrCat("cannot read the folder ", folder.string(), ": ", error.message()), {},
-        {{"path", word}});
+        absl::StrCat("cannot read the folder ", folder.string(), ": ", error.message()),
+        {"let this user read it (chmod u+rx), or name another dataset"}, {{"path", word}});
   }
   absl::c_sort(files, [](const NamedFile& a, const NamedFile& b) { return a.name < b.name; });
   return files;
@@ -488,7 +496,8 @@ absl::StatusOr<v1::InputRef> ResolveInput(const Server& server, const std::strin
     return ref;
   }
   if (kind == InputKind::kWeights && fs::is_directory(path)) {
-    return MakeError(reason::kWeightsUnreadable, absl::StrCat(word, " is a folder, not weights"));
+    return MakeError(reason::kWeightsUnreadable, absl::StrCat(word, " is a folder, not weights"),
+                     {"name the weights file in it", "--weights random measures without one"});
   }
   return UploadInput(server, word, path, kind, progress, std::move(ref));
 }

@@ -36,7 +36,8 @@ absl::StatusOr<std::string> ReadNamed(const char* flag, const std::string& path,
   if (path.empty()) return std::string();
   absl::StatusOr<std::string> text = ReadFile(path, limit);
   if (text.ok()) return text;
-  return MakeError(reason::kArgumentInvalid, absl::StrCat(flag, ": ", text.status().message()));
+  return MakeError(reason::kArgumentInvalid, absl::StrCat(flag, ": ", text.status().message()),
+                   {"name a file that this user can read"});
 }
 
 absl::StatusOr<std::string> CheckToken(absl::string_view text, absl::string_view where) {
@@ -44,12 +45,15 @@ absl::StatusOr<std::string> CheckToken(absl::string_view text, absl::string_view
   for (const char c : token) {
     // What else could not stand in a header.
     if (c <= ' ' || c > '~') {
-      return MakeError(reason::kArgumentInvalid,
-                       absl::StrCat("the token in ", where, " is not one word of plain ASCII"));
+      return MakeError(
+          reason::kArgumentInvalid,
+          absl::StrCat("the token in ", where, " is not one word of plain ASCII"),
+          {"the file holds the token alone: the word that the server's admin gave you"});
     }
   }
   if (token.empty()) {
-    return MakeError(reason::kArgumentInvalid, absl::StrCat("there is no token in ", where));
+    return MakeError(reason::kArgumentInvalid, absl::StrCat("there is no token in ", where),
+                     {"put the token that the server's admin gave you there"});
   }
   return token;
 }
@@ -57,7 +61,8 @@ absl::StatusOr<std::string> CheckToken(absl::string_view text, absl::string_view
 absl::StatusOr<ChannelSecurity> ReadSecurity(const ServerOptions& options, bool off_loopback) {
   ChannelSecurity security;
   if (options.cert.empty() != options.key.empty()) {
-    return MakeError(reason::kArgumentConflict, "--cert and --key go together");
+    return MakeError(reason::kArgumentConflict, "--cert and --key go together",
+                     {"give the certificate's file and its private key's, or neither"});
   }
   LY_ASSIGN_OR_RETURN(security.ca_pem, ReadNamed("--ca", options.ca, kMaxPemBytes));
   LY_ASSIGN_OR_RETURN(security.cert_pem, ReadNamed("--cert", options.cert, kMaxPemBytes));

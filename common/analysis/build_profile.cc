@@ -361,9 +361,11 @@ absl::StatusOr<std::optional<job::Measurement>> MeasurementOf(const trace::Recor
   if (json == nullptr || json->is_null()) return std::optional<job::Measurement>();
   absl::StatusOr<job::Measurement> measurement = job::MeasurementFromJson(*json);
   if (!measurement.ok()) {
-    return MakeError(reason::kTraceUnparsable,
-                     absl::StrCat("the trace's member \"libreyolo\" is damaged: ",
-                                  std::string(measurement.status().message())));
+    return MakeError(
+        reason::kTraceUnparsable,
+        absl::StrCat("the trace's member \"libreyolo\" is damaged: ",
+                     std::string(measurement.status().message())),
+        {"measure again; a trace that another program changed may lack what was measured"});
   }
   return std::optional<job::Measurement>(*std::move(measurement));
 }

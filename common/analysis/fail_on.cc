@@ -31,8 +31,8 @@ absl::StatusOr<double> NumberOf(const Profile& profile, const std::string& metri
   if (!value.ok() || !value->is_number()) {
     return MakeError(
         reason::kUnknownMetric,
-        absl::StrCat("--fail-on: '", metric, "' is no number in the ", side, " profile"), {},
-        {{"metric", metric}});
+        absl::StrCat("--fail-on: '", metric, "' is no number in the ", side, " profile"),
+        {"libreyolo profile get TRACE lists the metrics that it has"}, {{"metric", metric}});
   }
   return value->number();
 }

@@ -183,4 +183,8 @@ KernelClass ClassifyKernel(absl::string_view name) {
   return result;
 }
 
+std::vector<std::string> KernelCategories() {
+  return {kGemm, kNorm, kElementwise, kLayout, kAttention, kForeach, kCommunication, kOther};
+}
+
 }  // namespace libreyolo::analysis

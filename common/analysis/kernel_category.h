@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 
@@ -17,5 +18,8 @@ struct KernelClass {
 };
 
 KernelClass ClassifyKernel(absl::string_view name);
+
+// Every category that there is.
+std::vector<std::string> KernelCategories();
 
 }  // namespace libreyolo::analysis

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/analysis/kernel_category.h"
 #include "common/analysis/profile_json.h"
 #include "common/analysis/profile_metrics.h"
 #include "common/base/error.h"
@@ -65,8 +66,28 @@ std::vector<std::string> PhaseNames(const Profile& profile) {
 absl::Status UnknownPhase(const Profile& profile, absl::string_view phase) {
   const std::string names = absl::StrJoin(PhaseNames(profile), ", ");
   return MakeError(reason::kUnknownPhase,
-                   absl::StrCat("unknown phase '", phase, "'. available: ", names), {},
+                   absl::StrCat("unknown phase '", phase, "'. available: ", names),
+                   {"libreyolo profile phases TRACE shows them"},
                    {{"phase", std::string(phase)}, {"available", names}});
+}
+
+// A piece of a category's name that no category has, neither in the profile nor at all, is a
+// mistake; one that only this profile is without gives no rows.
+absl::Status CheckCategory(const Profile& profile, const std::string& text) {
+  const std::string wanted = absl::AsciiStrToLower(text);
+  std::vector<std::string> names = KernelCategories();
+  for (const KernelRow& row : profile.kernels) {
+    if (std::find(names.begin(), names.end(), row.category) == names.end())
+      names.push_back(row.category);
+  }
+  for (const std::string& name : names) {
+    if (absl::StrContains(absl::AsciiStrToLower(name), wanted)) return absl::OkStatus();
+  }
+  const std::string list = absl::StrJoin(names, ", ");
+  return MakeError(reason::kUnknownCategory,
+                   absl::StrCat("no category matching '", text, "'. there are: ", list),
+                   {"--category takes a piece of a category's name"},
+                   {{"category", text}, {"available", list}});
 }
 
 absl::StatusOr<KernelsReport> ReportKernels(const Profile& profile, const KernelQuery& query) {
@@ -101,6 +122,7 @@ absl::StatusOr<KernelsReport> ReportKernels(const Profile& profile, const Kernel
   report.findings = profile.findings;
   report.total = static_cast<int64_t>(rows.size());
   const std::string category = absl::AsciiStrToLower(query.category);
+  LY_RETURN_IF_ERROR(CheckCategory(profile, query.category));
   rows.erase(
       std::remove_if(rows.begin(), rows.end(),
                      [&](const KernelRow& row) {

@@ -73,7 +73,8 @@ absl::StatusOr<StepWindow> ChooseWindow(const trace::RecordedTrace& trace,
     if (chosen.begin >= count) {
       return MakeError(reason::kArgumentOutOfRange,
                        absl::StrCat("the window begins at step marker ", chosen.begin,
-                                    ", but the trace has ", count, " (counted from 0)"));
+                                    ", but the trace has ", count, " (counted from 0)"),
+                       {"leave --window out for all steps, or begin earlier"});
     }
   } else if (count == 0) {
     SpanEverything(trace, window);

@@ -35,7 +35,8 @@ absl::StatusOr<Removal> RemoveCategory(const Profile& profile, const std::string
         absl::StrJoin(profile.categories, ", ",
                       [](std::string* out, const CategoryRow& row) { out->append(row.name); });
     return MakeError(reason::kUnknownCategory,
-                     absl::StrCat("no category matching '", text, "'. have: ", names), {},
+                     absl::StrCat("no category matching '", text, "'. have: ", names),
+                     {"libreyolo profile kernels TRACE shows the categories"},
                      {{"category", text}, {"available", names}});
   }
   Removal removal;
@@ -105,10 +106,12 @@ void Project(const Profile& profile, const Removal& removal, double launches, do
 absl::StatusOr<WhatIfReport> ProjectWhatIf(const Profile& profile, const WhatIfQuery& query) {
   const bool has_category = query.remove_category.has_value() && !query.remove_category->empty();
   if (!has_category && !query.remove_launches.has_value()) {
-    return MakeError(reason::kArgumentInvalid, "specify --remove-category or --remove-launches");
+    return MakeError(reason::kArgumentInvalid, "specify --remove-category or --remove-launches",
+                     {"libreyolo profile kernels TRACE shows the categories"});
   }
   if (query.remove_launches.value_or(0) < 0) {
-    return MakeError(reason::kArgumentOutOfRange, "--remove-launches must be 0 or more");
+    return MakeError(reason::kArgumentOutOfRange, "--remove-launches must be 0 or more",
+                     {"the profile's launches per step: libreyolo profile get TRACE"});
   }
   Removal removal;
   if (has_category) {

@@ -243,7 +243,8 @@ absl::StatusOr<job::JobSpec> ParseJobSpec(const v1::JobSpec& in) {
     out.weights.text = absl::StrCat("LibreYOLO9", out.size.empty() ? "t" : out.size, ".pt");
   }
   if (out.weights.kind == job::InputRef::Kind::kBlobs && out.weights.blobs.size() != 1) {
-    return MakeError(reason::kArgumentInvalid, "--weights takes one file");
+    return MakeError(reason::kArgumentInvalid, "--weights takes one file",
+                     {"name one file, or a name such as LibreYOLO9t.pt"});
   }
 
   out.batch = in.has_batch() ? in.batch() : (train ? 16 : 1);

@@ -87,7 +87,8 @@ class PeekedSource : public ByteSource {
 
 absl::Status Damaged(const char* format, const char* what) {
   return MakeError(reason::kTraceUnparsable,
-                   absl::StrCat("the ", format, " archive is damaged or cut short: ", what));
+                   absl::StrCat("the ", format, " archive is damaged or cut short: ", what),
+                   {"copy it again from where it was made, or measure again"});
 }
 
 // Archives of several members (as parallel compressors write) read as their concatenation.
@@ -104,7 +105,9 @@ class GzipSource : public ByteSource {
   GzipSource& operator=(const GzipSource&) = delete;
 
   absl::StatusOr<size_t> Read(char* buffer, size_t size) override {
-    if (!ready_) return MakeError(reason::kOutOfMemory, "no memory to unpack gzip");
+    if (!ready_)
+      return MakeError(reason::kOutOfMemory, "no memory to unpack gzip",
+                       {"end other programs on the server's host, or try again later"});
     stream_.next_out = reinterpret_cast<Bytef*>(buffer);
     stream_.avail_out = static_cast<uInt>(std::min<size_t>(size, 1u << 30));
     const uInt wanted = stream_.avail_out;
@@ -150,7 +153,9 @@ class ZstdSource : public ByteSource {
   ZstdSource& operator=(const ZstdSource&) = delete;
 
   absl::StatusOr<size_t> Read(char* buffer, size_t size) override {
-    if (stream_ == nullptr) return MakeError(reason::kOutOfMemory, "no memory to unpack zstd");
+    if (stream_ == nullptr)
+      return MakeError(reason::kOutOfMemory, "no memory to unpack zstd",
+                       {"end other programs on the server's host, or try again later"});
     ZSTD_outBuffer out{buffer, size, 0};
     while (out.pos == 0) {
       if (in_.pos == in_.size && !pending_) {

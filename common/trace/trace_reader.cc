@@ -121,7 +121,8 @@ absl::Status Reader::ReadDocument() {
   }
   LY_ASSIGN_OR_RETURN(const char first, Next());
   if (buffer_.text().empty()) {
-    return MakeError(reason::kTraceEmpty, "the file is empty");
+    return MakeError(reason::kTraceEmpty, "the file is empty",
+                     {"measure again, or name a profile.json"});
   }
   if (first == '[') {
     has_events_ = true;
@@ -407,7 +408,8 @@ absl::Status Reader::Finish() {
         {"name a profile.json, or a trace that PyTorch's profiler or libreyolo wrote"});
   }
   if (lists_.counts.events == 0) {
-    return MakeError(reason::kTraceEmpty, "the trace's list of events is empty");
+    return MakeError(reason::kTraceEmpty, "the trace's list of events is empty",
+                     {"measure again without --no-trace, or read the profile.json beside it"});
   }
   trace_.threads = std::move(parser_.threads());
   NameThreads(parser_.row_names(), trace_.threads);
@@ -428,7 +430,8 @@ absl::Status Reader::Finish() {
         reason::kTraceEmpty,
         absl::StrCat("the trace has ", trace_.counts.events,
                      " events, but no operation, kernel, copy, CUDA call or annotation "
-                     "with a time"));
+                     "with a time"),
+        {"record the trace with CPU or CUDA activities, as libreyolo profile does"});
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,6 @@
 """What the end-to-end tests share: a scratch folder, the shipped binaries, a client run in an environment of its own."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -13,6 +14,8 @@ import unittest
 BIN = pathlib.Path(os.environ["LIBREYOLO_BIN_DIR"])
 SHARED = pathlib.Path(os.environ["LIBREYOLO_SHARED_DIR"])
 WEIGHTS = SHARED / "fixtures/yolo9/ckpt/yolo9t_nc2_views.pt"
+
+F_SETPIPE_SZ = 1031  # named in fcntl from Python 3.10 on
 
 
 def wait_until(condition, what, seconds=60):
@@ -89,6 +92,7 @@ class ClientTest(unittest.TestCase):
         daemon.said = said
         # What it logs later must not fill the pipe; read it when somebody asks.
         os.set_blocking(daemon.stderr.fileno(), False)
+        fcntl.fcntl(daemon.stderr.fileno(), F_SETPIPE_SZ, 1 << 20)
         return daemon
 
     def place_weights(self, folder=None):

@@ -28,7 +28,8 @@ absl::StatusOr<std::string> FindTop(const std::string& unpacked, const std::stri
     if (fs::is_directory(top + "/images", error)) return top;
   }
   return MakeError(reason::kDatasetInvalid,
-                   absl::StrCat("the archive of ", name, " holds no folder images"));
+                   absl::StrCat("the archive of ", name, " holds no folder images"),
+                   {"name a dataset YAML file of your own instead"});
 }
 
 absl::Status Publish(const std::string& top, const std::string& folder) {

@@ -220,7 +220,8 @@ Outcome Attempt(const DownloadRequest& request, const std::string& part, std::st
   }
   if (transfer.over_limit) {
     status = MakeError(reason::kLimitExceeded,
-                       absl::StrCat("the file is over ", request.max_bytes, " bytes"));
+                       absl::StrCat("the file is over ", request.max_bytes, " bytes"),
+                       {"put the weights into a folder of the server by hand: --weights-dir"});
     return Outcome::kFinal;
   }
   if (result == CURLE_OK && transfer.is_page && linked_digest.empty()) {

@@ -24,8 +24,16 @@ using Kind = job::InputRef::Kind;
 absl::Status CheckReadable(const std::string& path, const std::string& shown,
                            const Reason& missing) {
   if (access(path.c_str(), R_OK) == 0) return absl::OkStatus();
-  return MakeError(missing, absl::StrCat("not found: ", shown), {},
-                   {{"path", shown}, {"error", strerror(errno)}});
+  const int error = errno;
+  const bool is_there = error == EACCES || error == EPERM;
+  return MakeError(
+      missing,
+      is_there ? absl::StrCat("cannot read ", shown, ": ", strerror(error))
+               : absl::StrCat("not found: ", shown),
+      {is_there ? "let the account that runs libreyolod read it"
+                : "correct the path: it counts from the workspace; ./PATH is a file of "
+                  "your own"},
+      {{"path", shown}, {"error", strerror(error)}});
 }
 
 absl::Status OwnerOnly(const job::InputRef& ref, bool local_owner) {
@@ -61,7 +69,8 @@ absl::StatusOr<std::string> DatasetFileOfUpload(const job::InputRef& data) {
     found = blob.name;
   }
   if (!found.empty()) return found;
-  return MakeError(reason::kDatasetInvalid, "the upload holds no dataset file (.yaml)");
+  return MakeError(reason::kDatasetInvalid, "the upload holds no dataset file (.yaml)",
+                   {"name the dataset's YAML file, or a folder that holds one"});
 }
 
 }  // namespace
@@ -87,7 +96,8 @@ absl::StatusOr<std::string> JobInputs::Check(const job::JobSpec& spec, bool loca
   LY_RETURN_IF_ERROR(OwnerOnly(spec.source, local_owner));
   if (!spec.cuda_visible_devices.empty() && !local_owner) {
     return MakeError(reason::kArgumentInvalid,
-                     "CUDA_VISIBLE_DEVICES can be set on a local daemon only");
+                     "CUDA_VISIBLE_DEVICES can be set on a local daemon only",
+                     {"name the device: libreyolo devices shows the server's"});
   }
   LY_ASSIGN_OR_RETURN(const std::string device,
                       devices_.Resolve(spec.device, spec.cuda_visible_devices));

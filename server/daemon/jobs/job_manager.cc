@@ -39,16 +39,16 @@ void FillError(const absl::Status& status, v1::Error& out) {
   for (const auto& [key, value] : detail.metadata) (*out.mutable_metadata())[key] = value;
 }
 
-absl::Status NoSuchJob(const std::string& id) {
-  return MakeError(reason::kJobNotFound, absl::StrCat("there is no job \"", id, "\""),
-                   {"libreyolo jobs list shows them"});
-}
-
 // Equal for equal specs; map fields are absent from JobSpec, so serialisation is deterministic
 // enough within one build.
 std::string SpecDigest(const v1::JobSpec& spec) { return Sha256Hex(spec.SerializeAsString()); }
 
 }  // namespace
+
+absl::Status NoSuchJob(const std::string& id) {
+  return MakeError(reason::kJobNotFound, absl::StrCat("there is no job \"", id, "\""),
+                   {"libreyolo jobs list shows them"});
+}
 
 JobManager::JobManager(Deps deps, JobLimits limits) : deps_(std::move(deps)), limits_(limits) {}
 
@@ -201,14 +201,15 @@ absl::StatusOr<v1::Job> JobManager::Submit(const Request& request) {
       if (known->spec_digest != digest) {
         return MakeError(
             reason::kRequestIdReused,
-            absl::StrCat("request id \"", request.request_id, "\" was used for another job"), {},
-            {{"job", known->job.id()}});
+            absl::StrCat("request id \"", request.request_id, "\" was used for another job"),
+            {"send another request_id, or the same job again"}, {{"job", known->job.id()}});
       }
       return Get(known->job.id());
     }
   }
   if (draining_)
-    return MakeError(reason::kDraining, "libreyolod is shutting down and takes no new jobs");
+    return MakeError(reason::kDraining, "libreyolod is shutting down and takes no new jobs",
+                     {"try again once it has been started again, or another server"});
   if (cordoned_) {
     return MakeError(reason::kCordoned,
                      "the server is cordoned: it finishes its jobs and takes no new ones",

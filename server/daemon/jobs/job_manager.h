@@ -32,6 +32,9 @@
 
 namespace libreyolo::daemon {
 
+// JOB_NOT_FOUND for `id`; what somebody else's job reads as too.
+absl::Status NoSuchJob(const std::string& id);
+
 struct JobLimits {
   int max_queued = 100;
   int max_queued_per_principal = 0;                      // 0: no limit of its own

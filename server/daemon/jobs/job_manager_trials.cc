@@ -67,9 +67,10 @@ void JobManager::OnTrialFolder(const std::string& id, absl::StatusOr<std::string
   auto worker = deps_.launcher.Launch(request, std::move(events));
   if (!worker.ok()) {
     CountCrash("not_started");
-    return Fail(
-        *job, MakeError(reason::kWorkerFailed,
-                        absl::StrCat("the worker cannot be started: ", worker.status().message())));
+    return Fail(*job,
+                MakeError(reason::kWorkerFailed,
+                          absl::StrCat("the worker cannot be started: ", worker.status().message()),
+                          {"libreyolo doctor says what the worker lacks"}));
   }
   job->worker = *std::move(worker);
   job->record.worker_pid = job->worker->pid();

@@ -34,7 +34,8 @@ absl::StatusOr<job::Measurement> ReadMeasurement(const std::string& text) {
   auto measurement = json.ok() ? job::MeasurementFromJson(*json) : json.status();
   if (measurement.ok()) return measurement;
   return MakeError(reason::kWorkerFailed,
-                   absl::StrCat("the worker's measurement: ", measurement.status().message()));
+                   absl::StrCat("the worker's measurement: ", measurement.status().message()),
+                   {"libreyolo jobs logs ID shows what the worker said"});
 }
 
 }  // namespace
@@ -128,8 +129,9 @@ absl::Status StoreSteps::Analyze(const JobPlace& place, const job::JobSpec& spec
     auto trace = trace::ReadTrace(path);
     // Our own worker's trace must read: what is wrong with it is no fault of a user's file.
     if (!trace.ok()) {
-      return MakeError(reason::kWorkerFailed,
-                       absl::StrCat("the worker's trace: ", trace.status().message()));
+      return MakeError(
+          reason::kWorkerFailed, absl::StrCat("the worker's trace: ", trace.status().message()),
+          {absl::StrCat("libreyolo jobs logs ", place.job_id), "--no-trace measures without one"});
     }
     analysis::BuildOptions options;
     options.trace_path =
@@ -225,8 +227,16 @@ int64_t StoreSteps::HistoryBytes(const JobPlace& place, const std::string& proje
 
 void StoreSteps::Discard(const JobPlace& place) {
   const auto project = layout_.ProjectDir(place.workspace, place.project);
-  if (project.ok()) profiles_.Discard(*project, place.job_id);
   std::error_code ignored;
+  if (project.ok()) {
+    profiles_.Discard(*project, place.job_id);
+    // Folders that were made for a result that never came; what holds anything stays.
+    const auto root = layout_.WorkspaceRoot(place.workspace);
+    for (fs::path dir = *project; root.ok() && dir.string().size() > root->size();
+         dir = dir.parent_path()) {
+      if (!fs::remove(dir, ignored)) break;
+    }
+  }
   fs::remove_all(layout_.InputDir(place.job_id), ignored);
 }
 

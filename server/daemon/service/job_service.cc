@@ -108,7 +108,7 @@ class Watcher : public grpc::ServerWriteReactor<v1::JobEvent>,
 absl::StatusOr<v1::Job> JobService::Find(const Caller& caller, const std::string& id) const {
   LY_ASSIGN_OR_RETURN(v1::Job job, deps_.jobs.Get(id));
   // Another's job reads as none, lest ids could be tried.
-  if (!caller.MaySee(job.principal())) return deps_.jobs.Get("");
+  if (!caller.MaySee(job.principal())) return NoSuchJob(id);
   return job;
 }
 

@@ -108,7 +108,9 @@ absl::StatusOr<ProfileReader::Resolved> ProfileReader::FindPath(const v1::TraceR
     case v1::TraceRef::kLocalPath:
       if (!caller.local_owner) {
         return MakeError(reason::kPathRefused,
-                         "files can be named by their path on a local daemon only");
+                         "files can be named by their path on a local daemon only",
+                         {"name a job's id or a path in the server's workspace; libreyolo profile "
+                          "list shows them"});
       }
       if (!absl::StartsWith(ref.local_path(), "/")) {
         return MakeError(reason::kPathRefused,
@@ -118,7 +120,8 @@ absl::StatusOr<ProfileReader::Resolved> ProfileReader::FindPath(const v1::TraceR
     case v1::TraceRef::REF_NOT_SET:
       break;
   }
-  return MakeError(reason::kArgumentInvalid, "no profile or trace was named");
+  return MakeError(reason::kArgumentInvalid, "no profile or trace was named",
+                   {"libreyolo profile list shows them"});
 }
 
 absl::StatusOr<std::shared_ptr<const analysis::Profile>> ProfileReader::Load(

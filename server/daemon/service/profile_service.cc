@@ -44,7 +44,8 @@ std::string Shown(const v1::TraceRef& ref) {
 absl::StatusOr<size_t> ParsePageToken(const std::string& token) {
   int64_t offset = 0;
   if (!token.empty() && (!absl::SimpleAtoi(token, &offset) || offset < 0)) {
-    return MakeError(reason::kArgumentInvalid, "the page token is not one that this server gave");
+    return MakeError(reason::kArgumentInvalid, "the page token is not one that this server gave",
+                     {"begin again without a page token"});
   }
   return static_cast<size_t>(offset);
 }
@@ -115,7 +116,8 @@ grpc::ServerUnaryReactor* ProfileService::GetKernels(Context* context,
       [this, request, response](const Caller& caller) -> absl::Status {
         if (request->grep().size() > kMaxPatternBytes) {
           return MakeError(reason::kArgumentInvalid,
-                           absl::StrCat("--grep is longer than ", kMaxPatternBytes, " bytes"));
+                           absl::StrCat("--grep is longer than ", kMaxPatternBytes, " bytes"),
+                           {"search for a shorter piece of the name"});
         }
         LY_ASSIGN_OR_RETURN(const auto profile, deps_.reader.Load(request->trace(), caller));
         analysis::KernelQuery query;
@@ -347,8 +349,8 @@ class FileSender : public grpc::ServerWriteReactor<v1::DownloadChunk> {
     data.resize(static_cast<size_t>(std::min<int64_t>(kChunkBytes, total_ - offset_)));
     const ssize_t got = pread(fd_.get(), data.data(), data.size(), offset_);
     if (got < 0 || static_cast<size_t>(got) != data.size()) {
-      return Finish(
-          rpc::ToGrpcStatus(MakeError(reason::kStoreFailed, "the file changed while it was read")));
+      return Finish(rpc::ToGrpcStatus(MakeError(
+          reason::kStoreFailed, "the file changed while it was read", {"run the command again"})));
     }
     chunk_.set_offset(offset_);
     chunk_.set_total_bytes(total_);
@@ -390,7 +392,8 @@ grpc::ServerWriteReactor<v1::DownloadChunk>* ProfileService::DownloadProfile(
        file = request->file()](ReadHolds::Hold& hold) -> absl::StatusOr<std::string> {
         if (file.empty() || absl::StrContains(file, '/') || file == "." || file == "..") {
           return MakeError(reason::kPathRefused,
-                           absl::StrCat("\"", file, "\" is no file of a profile"));
+                           absl::StrCat("\"", file, "\" is no file of a profile"),
+                           {"libreyolo profile fetch copies a profile's files"});
         }
         LY_ASSIGN_OR_RETURN(ProfileReader::Resolved named,
                             deps_.reader.Resolve(path, workspace, caller));
@@ -402,7 +405,8 @@ grpc::ServerWriteReactor<v1::DownloadChunk>* ProfileService::DownloadProfile(
             return (std::filesystem::path(named.path).parent_path() / file).string();
         }
         return MakeError(reason::kProfileNotFound,
-                         absl::StrCat("the profile has no file \"", file, "\""));
+                         absl::StrCat("the profile has no file \"", file, "\""),
+                         {"libreyolo profile list --json names the files of each"});
       },
       request->offset());
   return sender;

@@ -141,7 +141,9 @@ absl::StatusOr<std::unique_ptr<BlobWriter>> BlobStore::Begin(const std::string& 
   if (size_bytes < 0 || size_bytes > max_blob_bytes_) {
     return MakeError(reason::kLimitExceeded,
                      absl::StrCat("a file of ", size_bytes, " bytes is over the limit of ",
-                                  max_blob_bytes_, " bytes"));
+                                  max_blob_bytes_, " bytes"),
+                     {"the server's admin can raise --max-upload",
+                      "name a smaller file, or put it on the server by hand"});
   }
   if (offset < 0 || offset > size_bytes) {
     return MakeError(reason::kArgumentOutOfRange,

@@ -188,7 +188,8 @@ absl::StatusOr<std::vector<JobRecord>> Index::List(const JobQuery& query) {
     find.Bind(query.before_id);
     LY_ASSIGN_OR_RETURN(const bool found, find.Step());
     if (!found)
-      return MakeError(reason::kArgumentInvalid, "the page token is not one that this server gave");
+      return MakeError(reason::kArgumentInvalid, "the page token is not one that this server gave",
+                       {"begin again without a page token"});
     before = find.Int(0);
   }
   LY_ASSIGN_OR_RETURN(

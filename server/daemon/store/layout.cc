@@ -43,7 +43,8 @@ absl::StatusOr<std::string> Layout::WorkspaceRoot(const std::string& workspace) 
   if (config_.local) {
     if (workspace.empty()) return config_.workspace_root;
     return MakeError(reason::kArgumentInvalid,
-                     absl::StrCat("a local daemon has no workspace called \"", workspace, "\""));
+                     absl::StrCat("a local daemon has no workspace called \"", workspace, "\""),
+                     {"leave the workspace out: it is the folder itself"});
   }
   const std::string name = workspace.empty() ? kDefaultWorkspace : workspace;
   if (!IsWorkspaceName(name)) {
