@@ -67,7 +67,7 @@ std::optional<absl::Duration> JobManager::ExpectWait(size_t ahead) const {
   for (const auto& [id, job] : jobs_) {
     if (job->state() == JobState::kQueued) continue;
     const absl::Duration rest =
-        std::max(absl::ZeroDuration(), mean - (deps_.clock.Wall() - job->started));
+        std::max(absl::ZeroDuration(), mean - (deps_.clock.Monotonic() - job->started));
     left = left.has_value() ? std::min(*left, rest) : rest;
   }
   const absl::Duration wait =
