@@ -1,6 +1,7 @@
 #include "client/commands/reader.h"
 #include "client/exit_code.h"
 #include "client/render/text.h"
+#include "common/base/error.h"
 #include "common/base/status_macros.h"
 
 namespace libreyolo::client {
@@ -9,6 +10,16 @@ namespace v1 = ::libreyolo::profile::v1;
 
 absl::StatusOr<int> RunCompare(const Context& context) {
   const Arguments& args = context.args();
+  // An unset variable of a script would be a gate that never fails.
+  if (args.IsTyped("--fail-on") && args.Text("--fail-on").empty()) {
+    return MakeError(
+        reason::kArgumentInvalid, "--fail-on is empty",
+        {"write METRIC<NUMBER or METRIC>NUMBER: 'img_per_s<-5%'", "leave it out to only compare"});
+  }
+  if (args.Word(0) == "-" && args.Word(1) == "-") {
+    return MakeError(reason::kArgumentConflict, "standard input can be only one of the two",
+                     {"write the other to a file"});
+  }
   LY_ASSIGN_OR_RETURN(Reader reader, Reader::Make(context));
   v1::CompareRequest request;
   request.set_force(args.Switch("--force"));

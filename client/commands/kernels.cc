@@ -36,6 +36,7 @@ absl::StatusOr<int> RunKernels(const Context& context) {
     reader.PrintDocument(KernelsJson(report));
   } else {
     context.out() << KernelsText(report, TextWidth(context.streams));
+    NoteRest(context, report, "kernels");
   }
   return 0;
 }

@@ -24,6 +24,7 @@ absl::StatusOr<int> RunOps(const Context& context) {
     reader.PrintDocument(OpsJson(report));
   } else {
     context.out() << OpsText(report, TextWidth(context.streams));
+    NoteRest(context, report, "operations");
   }
   return 0;
 }

@@ -1,6 +1,7 @@
 // What the commands that print rows share.
 #pragma once
 
+#include "absl/strings/str_cat.h"
 #include "client/commands/call.h"
 #include "client/commands/command.h"
 #include "common/base/error.h"
@@ -13,6 +14,14 @@ inline absl::Status CheckTop(const Arguments& args) {
   if (args.Int("--top") >= 0) return absl::OkStatus();
   return MakeError(reason::kArgumentOutOfRange, "--top takes 0 (all rows) or more",
                    {"--top 0 shows all rows"});
+}
+
+// Says on stderr how much --top left out.
+template <typename Report>
+void NoteRest(const Context& context, const Report& report, const char* what) {
+  if (report.matched() <= report.rows_size()) return;
+  context.Note(absl::StrCat("note: ", report.rows_size(), " of ", report.matched(), " ", what,
+                            "; --top 0 shows all"));
 }
 
 // The width that names are cut to; 0 where the output is no terminal.

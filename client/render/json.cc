@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
@@ -20,6 +21,13 @@ JsonValue CountJson(double count) {
   return JsonValue(count);
 }
 
+JsonValue NumberOrNull(bool known, double value) { return known ? JsonValue(value) : JsonValue(); }
+
+template <typename Row>
+JsonValue CountOrNull(const Row& row) {
+  return row.has_count_per_step() ? CountJson(row.count_per_step()) : JsonValue();
+}
+
 JsonValue TextOrNull(const std::string& text) {
   return text.empty() ? JsonValue() : JsonValue(text);
 }
@@ -35,7 +43,7 @@ JsonValue FindingsJson(const google::protobuf::RepeatedPtrField<v1::Finding>& fi
   JsonValue::Array items;
   for (const v1::Finding& finding : findings) {
     JsonValue& item = items.emplace_back(Object());
-    item.Set("severity", v1::Finding::Severity_Name(finding.severity()));
+    item.Set("severity", absl::AsciiStrToLower(v1::Finding::Severity_Name(finding.severity())));
     item.Set("code", finding.code());
     item.Set("text", finding.text());
   }
@@ -62,14 +70,15 @@ JsonValue KernelsJson(const v1::KernelsReport& report) {
     item.Set("raw_name", row.name());
     item.Set("category", row.category());
     item.Set("tensorcore", row.tensor_core());
-    item.Set("ms_per_step", row.ms_per_step());
+    item.Set("ms_per_step", NumberOrNull(row.has_ms_per_step(), row.ms_per_step()));
     item.Set("pct_of_gpu", row.percent_of_gpu());
-    item.Set("count_per_step", CountJson(row.count_per_step()));
+    item.Set("count_per_step", CountOrNull(row));
   }
   const int64_t shown = static_cast<int64_t>(rows.size());
   json.Set("kernels", JsonValue(std::move(rows)));
   json.Set("shown", shown);
-  json.Set("matched_ms_per_step", report.matched_ms_per_step());
+  json.Set("matched_ms_per_step",
+           NumberOrNull(report.has_matched_ms_per_step(), report.matched_ms_per_step()));
   json.Set("matched_pct", report.matched_percent());
   if (report.findings_size() > 0) json.Set("findings", FindingsJson(report.findings()));
   return json;
@@ -83,10 +92,11 @@ JsonValue OpsJson(const v1::OpsReport& report) {
   for (const v1::OpRow& row : report.rows()) {
     JsonValue& item = rows.emplace_back(Object());
     item.Set("op", row.name());
-    item.Set("ms_per_step",
-             row.has_total_ms_per_step() ? row.total_ms_per_step() : row.self_ms_per_step());
+    item.Set("ms_per_step", row.has_total_ms_per_step()
+                                ? JsonValue(row.total_ms_per_step())
+                                : NumberOrNull(row.has_self_ms_per_step(), row.self_ms_per_step()));
     item.Set("pct_of_cpu_ops", row.percent_of_ops());
-    item.Set("count_per_step", CountJson(row.count_per_step()));
+    item.Set("count_per_step", CountOrNull(row));
     if (!row.has_total_ms_per_step()) continue;
     has_self_time = true;
     item.Set("self_ms_per_step", row.self_ms_per_step());

@@ -21,6 +21,16 @@ std::string CountText(double count) {
              : PythonFloat(RoundTo(count, 2));
 }
 
+// "-" stands for what is not known in a table.
+std::string Fixed(int digits, bool known, double value) {
+  return known ? absl::StrFormat("%.*f", digits, value) : "-";
+}
+
+template <typename Row>
+std::string Count(const Row& row) {
+  return row.has_count_per_step() ? CountText(row.count_per_step()) : "-";
+}
+
 // "?" stands for what is not known.
 std::string FloatOr(bool known, double value) { return known ? PythonFloat(value) : "?"; }
 std::string WholeOr(bool known, double value) {
@@ -106,14 +116,14 @@ std::string CpuLines(const v1::SummaryReport& report) {
 std::string KernelMix(const v1::SummaryReport& report) {
   std::string text = "kernel mix:\n";
   for (const v1::CategoryRow& row : report.categories()) {
-    absl::StrAppendFormat(&text, "  %-17s %5.1f%%   %.1f ms/step\n", row.name(), row.percent(),
-                          row.ms_per_step());
+    absl::StrAppendFormat(&text, "  %-17s %5.1f%%   %s ms/step\n", row.name(), row.percent(),
+                          Fixed(1, row.has_ms_per_step(), row.ms_per_step()));
   }
   absl::StrAppend(&text, "top kernels/step:\n");
   for (const v1::KernelRow& row : report.top_kernels()) {
-    absl::StrAppendFormat(&text, "  %5.1f%%  %6.3f ms  x%-4s %s%s\n", row.percent_of_gpu(),
-                          row.ms_per_step(), CountText(row.count_per_step()), row.label(),
-                          row.tensor_core() ? " [TC]" : "");
+    absl::StrAppendFormat(&text, "  %5.1f%%  %6s ms  x%-4s %s%s\n", row.percent_of_gpu(),
+                          Fixed(3, row.has_ms_per_step(), row.ms_per_step()), Count(row),
+                          row.label(), row.tensor_core() ? " [TC]" : "");
   }
   return text;
 }
@@ -125,8 +135,9 @@ std::string TopOps(const v1::SummaryReport& report) {
   std::string text =
       has_self ? "top ops/step, by self time:\n" : "top ops/step (times include nested ops):\n";
   for (const v1::OpRow& row : report.top_ops()) {
-    absl::StrAppendFormat(&text, "  %5.1f%%  %6.3f ms  x%-4s %s\n", row.percent_of_ops(),
-                          row.self_ms_per_step(), CountText(row.count_per_step()), row.name());
+    absl::StrAppendFormat(&text, "  %5.1f%%  %6s ms  x%-4s %s\n", row.percent_of_ops(),
+                          Fixed(3, row.has_self_ms_per_step(), row.self_ms_per_step()), Count(row),
+                          row.name());
   }
   return text;
 }
@@ -223,9 +234,11 @@ std::string PhasesText(const v1::PhasesReport& report, int width) {
   };
   std::string text = line("phase", "gpu_ms", "wall_ms", "kernels", "ops");
   for (const v1::PhaseRow& row : report.rows()) {
-    absl::StrAppend(&text, line(row.name(), absl::StrFormat("%.1f", row.gpu_ms()),
-                                row.has_wall_ms() ? absl::StrFormat("%.1f", row.wall_ms()) : "-",
-                                CountText(row.kernels_per_step()), CountText(row.ops_per_step())));
+    absl::StrAppend(&text,
+                    line(row.name(), Fixed(1, row.has_gpu_ms(), row.gpu_ms()),
+                         Fixed(1, row.has_wall_ms(), row.wall_ms()),
+                         row.has_kernels_per_step() ? CountText(row.kernels_per_step()) : "-",
+                         row.has_ops_per_step() ? CountText(row.ops_per_step()) : "-"));
   }
   return text;
 }
@@ -244,8 +257,8 @@ std::string KernelsText(const v1::KernelsReport& report, int width) {
   for (const v1::KernelRow& row : report.rows()) {
     const std::string tail = has_categories ? category(row) : "";
     const int taken = kFigures + static_cast<int>(tail.size());
-    absl::StrAppendFormat(&text, "%6.2f %9.3f %7s  %s  %s%s\n", row.percent_of_gpu(),
-                          row.ms_per_step(), CountText(row.count_per_step()),
+    absl::StrAppendFormat(&text, "%6.2f %9s %7s  %s  %s%s\n", row.percent_of_gpu(),
+                          Fixed(3, row.has_ms_per_step(), row.ms_per_step()), Count(row),
                           row.tensor_core() ? "Y" : " ",
                           FitWidth(row.label(), NameWidth(width, taken)), tail);
   }
@@ -263,9 +276,9 @@ std::string OpsText(const v1::OpsReport& report, int width) {
                               : row.has_total_ms_per_step()
                                   ? absl::StrFormat(" %9.3f", row.total_ms_per_step())
                                   : "         -";
-    absl::StrAppendFormat(&text, "%6.2f %9.3f%s %7s  %s\n", row.percent_of_ops(),
-                          row.self_ms_per_step(), total, CountText(row.count_per_step()),
-                          FitWidth(row.name(), NameWidth(width, has_totals ? 36 : 26)));
+    absl::StrAppendFormat(&text, "%6.2f %9s%s %7s  %s\n", row.percent_of_ops(),
+                          Fixed(3, row.has_self_ms_per_step(), row.self_ms_per_step()), total,
+                          Count(row), FitWidth(row.name(), NameWidth(width, has_totals ? 36 : 26)));
   }
   return text;
 }
@@ -289,8 +302,11 @@ std::string Roughly(double value) {
 
 std::string WhatIfText(const v1::WhatIfReport& report) {
   std::string text = absl::StrCat("what-if [", report.bound(), "]: ", report.mechanism(), "\n");
+  if (!report.has_step_projected_ms()) return text;
+  // A step of a few milliseconds has its tenths: whole ones could say the opposite of the rate.
+  const double step = report.step_projected_ms();
   absl::StrAppendFormat(&text, "  step   %s -> ~%s ms\n", PythonFloat(report.step_now_ms()),
-                        Roughly(report.step_projected_ms()));
+                        step >= 1 && step < 10 ? absl::StrFormat("%.1f", step) : Roughly(step));
   if (report.has_img_per_s_now() && report.has_img_per_s_projected()) {
     absl::StrAppendFormat(&text, "  img/s  %s -> ~%s", PythonFloat(report.img_per_s_now()),
                           Roughly(report.img_per_s_projected()));

@@ -113,6 +113,16 @@ void Collector::AddFigures(const TraceFigures& figures) {
         absl::StrCat(c.untimed_kernels, " of ", c.kernels_in_trace,
                      " kernels have no timestamp; GPU time is a lower bound"));
   }
+  if (c.zero_duration_kernels > 0) {
+    Add(ByShare(c.zero_duration_kernels, c.kernels), "KERNELS_WITHOUT_LENGTH",
+        absl::StrCat(c.zero_duration_kernels, " of ", c.kernels,
+                     " kernels have no length; GPU time is a lower bound"));
+  }
+  if (figures.markers_without_length > 0) {
+    Add(Severity::kSuspect, "STEP_MARKERS_WITHOUT_LENGTH",
+        absl::StrCat(figures.markers_without_length,
+                     " step markers have no length and are no steps here"));
+  }
   if (c.by_time > 0) {
     Add(ByShare(c.by_time, c.kernels), "KERNELS_WITHOUT_LAUNCH",
         absl::StrCat(c.by_time, " of ", c.kernels,

@@ -51,11 +51,12 @@ std::vector<std::string> UnlikeThings(const Profile& before, const Profile& afte
   check("image size", NumberText(before, "imgsz"), NumberText(after, "imgsz"));
   check("device", ConfigText(before, "device"), ConfigText(after, "device"));
   check("device", ConfigText(before, "device_name"), ConfigText(after, "device_name"));
-  for (const Profile* side : {&before, &after}) {
-    if (side->gpu == GpuState::kNotRecorded) {
-      unlike.push_back(side == &before ? "the first profile's GPU was not recorded"
-                                       : "the second profile's GPU was not recorded");
-    }
+  // By name and not by address: both may be one profile.
+  if (before.gpu == GpuState::kNotRecorded) {
+    unlike.emplace_back("the first profile's GPU was not recorded");
+  }
+  if (after.gpu == GpuState::kNotRecorded) {
+    unlike.emplace_back("the second profile's GPU was not recorded");
   }
   return unlike;
 }
@@ -82,12 +83,13 @@ std::vector<std::string> SmallerDifferences(const Profile& before, const Profile
       before.trace.has_value() != after.trace.has_value()) {
     notes.push_back("one side was measured under the tracer, the other without");
   }
-  for (const Profile* side : {&before, &after}) {
-    if (side->validity == Validity::kSuspect || side->validity == Validity::kInvalid) {
-      notes.push_back(absl::StrCat(side == &before ? "the first" : "the second", " profile is ",
-                                   Name(side->validity)));
+  const auto doubt = [&](const char* which, const Profile& side) {
+    if (side.validity == Validity::kSuspect || side.validity == Validity::kInvalid) {
+      notes.push_back(absl::StrCat(which, " profile is ", Name(side.validity)));
     }
-  }
+  };
+  doubt("the first", before);
+  doubt("the second", after);
   return notes;
 }
 

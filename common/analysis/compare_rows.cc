@@ -33,6 +33,12 @@ std::vector<RowChange> Changes(const std::vector<Row>& before, const std::vector
       (first ? sides.in_before : sides.in_after) = true;
     }
   };
+  // A side that knows no time per step says nothing about what is new or gone.
+  const auto knows = [&](const std::vector<Row>& list) {
+    return list.empty() || std::any_of(list.begin(), list.end(),
+                                       [&](const Row& row) { return ms_of(row).has_value(); });
+  };
+  if (!knows(before) || !knows(after)) return {};
   add(before, true);
   add(after, false);
   std::vector<RowChange> changes;

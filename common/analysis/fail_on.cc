@@ -55,7 +55,9 @@ absl::StatusOr<FailCondition> ParseFailCondition(absl::string_view text) {
   absl::string_view number = absl::StripAsciiWhitespace(text.substr(sign + 1));
   condition.percent = absl::ConsumeSuffix(&number, "%");
   number = absl::StripAsciiWhitespace(number);
-  if (!absl::SimpleAtod(number, &condition.limit) || !std::isfinite(condition.limit)) {
+  const bool is_decimal = number.find_first_not_of("+-.0123456789eE") == absl::string_view::npos;
+  if (!is_decimal || !absl::SimpleAtod(number, &condition.limit) ||
+      !std::isfinite(condition.limit)) {
     return fail("the limit is no number");
   }
   return condition;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
@@ -62,7 +63,13 @@ PhaseMap::PhaseMap(const trace::RecordedTrace& trace,
     Span span;
     Source source;
     std::string phase;
+    trace::ThreadId thread;
   };
+  std::set<trace::ThreadId> step_threads;
+  for (const trace::StepMarker& marker : trace.markers) {
+    if (has_thread(marker.thread)) step_threads.insert(marker.thread);
+  }
+  const bool has_markers = !step_threads.empty();
   std::vector<Candidate> candidates;
   bool has_step = false;
   bool has_step_dataload = false;
@@ -73,12 +80,19 @@ PhaseMap::PhaseMap(const trace::RecordedTrace& trace,
     if (source == Source::kNone) continue;
     has_step |= source == Source::kStep;
     has_step_dataload |= source == Source::kStep && phase == "dataload";
-    candidates.push_back(
-        {{annotation.start_ns, annotation.start_ns + annotation.duration_ns, 0}, source, phase});
+    if (!has_markers && source == Source::kStep) step_threads.insert(annotation.thread);
+    candidates.push_back({{annotation.start_ns, annotation.start_ns + annotation.duration_ns, 0},
+                          source,
+                          phase,
+                          annotation.thread});
   }
   for (Candidate& candidate : candidates) {
     if (has_step && candidate.source == Source::kHeuristic) continue;
-    if (has_step_dataload && candidate.source == Source::kLoader) continue;
+    if (candidate.source == Source::kLoader &&
+        (has_step_dataload ||
+         (!step_threads.empty() && step_threads.count(candidate.thread) == 0))) {
+      continue;
+    }
     candidate.span.phase = PhaseIndex(candidate.phase);
     spans_.push_back(candidate.span);
   }

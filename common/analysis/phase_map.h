@@ -13,7 +13,8 @@ namespace libreyolo::analysis {
 
 // `step/PHASE` annotations when the trace has any; else what PyTorch and others write: data loader
 // waits, optimizer steps, `## forward ##`. Data loader waits also count beside `step/` spans that
-// have no dataload. Where spans are nested the innermost counts, so no time counts twice.
+// have no dataload; only those of a thread that runs steps, as a loader's own thread holds nobody
+// up. Where spans are nested the innermost counts, so no time counts twice.
 class PhaseMap {
  public:
   static constexpr int kUnphased = -1;

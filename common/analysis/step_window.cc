@@ -61,10 +61,15 @@ absl::StatusOr<StepWindow> ChooseWindow(const trace::RecordedTrace& trace,
                                         const Processes& processes,
                                         const std::optional<WindowRange>& range, bool all_markers) {
   std::vector<trace::StepMarker> markers;  // every rank of a merged trace has its own
-  for (const trace::StepMarker& marker : trace.markers) {
-    if (processes.OfThread(marker.thread) == processes.main()) markers.push_back(marker);
-  }
   StepWindow window;
+  for (const trace::StepMarker& marker : trace.markers) {
+    if (processes.OfThread(marker.thread) != processes.main()) continue;
+    if (marker.duration_ns > 0) {
+      markers.push_back(marker);
+    } else {
+      ++window.markers_without_length;
+    }
+  }
   const int64_t count = static_cast<int64_t>(markers.size());
   window.markers_in_trace = count;
   WindowRange chosen;

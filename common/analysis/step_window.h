@@ -32,7 +32,8 @@ struct StepWindow {
   int64_t span_start_ns = 0;
   int64_t span_end_ns = 0;
   std::vector<int64_t> step_starts;  // one for each step
-  int64_t markers_in_trace = 0;      // of the main process
+  int64_t markers_in_trace = 0;      // of the main process, with a length
+  int64_t markers_without_length = 0;
 
   bool Contains(int64_t time_ns) const { return time_ns >= begin_ns && time_ns < end_ns; }
 };

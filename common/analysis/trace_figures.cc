@@ -137,6 +137,7 @@ absl::Status Computation::FindWindow() {
   figures_.window_end_ns = window_.span_end_ns;
   figures_.steps = static_cast<int64_t>(window_.step_starts.size());
   figures_.markers_in_trace = window_.markers_in_trace;
+  figures_.markers_without_length = window_.markers_without_length;
   figures_.kernels_by_step.resize(window_.step_starts.size());
   step_last_end_.resize(window_.step_starts.size(), kMin);
   return absl::OkStatus();

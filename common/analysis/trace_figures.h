@@ -98,9 +98,10 @@ struct TraceFigures {
   int64_t window_start_ns = 0;
   int64_t window_end_ns = 0;
   int64_t steps = 0;
-  int64_t markers_in_trace = 0;  // of the main process
-  int64_t process_count = 1;     // more in a merged trace of several ranks
-  std::string main_process;      // whose steps and wall times these are; counts are of all
+  int64_t markers_in_trace = 0;  // of the main process, with a length
+  int64_t markers_without_length = 0;
+  int64_t process_count = 1;  // more in a merged trace of several ranks
+  std::string main_process;   // whose steps and wall times these are; counts are of all
 
   // The GPU's pace where it lags behind the host: mean distance of the steps' last kernel ends.
   std::optional<int64_t> gpu_period_ns;

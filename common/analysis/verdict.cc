@@ -142,16 +142,18 @@ Verdict OnGpu(const VerdictInput& input) {
     return {kBoundUnknown, "the trace does not tell how long a step takes", {}};
   }
   const double util = *input.gpu_util;
+  const char* const span = input.step_ms.has_value() ? " of the step" : " of the recording";
   if (util >= kBusyGpuUtil - kSlack) {
     return {kBoundCompute,
-            absl::StrCat(prefix, "the GPU is busy ", Percent(util), " of the step"),
+            absl::StrCat(prefix, "the GPU is busy ", Percent(util), span),
             {"AMP or bfloat16, if it is off", "a smaller model or image size", "a faster GPU"}};
   }
   Verdict verdict;
   verdict.bound = kBoundHost;
-  verdict.why = absl::StrCat(prefix, "the GPU is busy only ", Percent(util), " of the step: ",
-                             absl::StrFormat("%.1f kernels of %.0f us each", input.kernels_per_step,
-                                             input.mean_kernel_us));
+  verdict.why = absl::StrCat(prefix, "the GPU is busy only ", Percent(util), span, ": ");
+  if (input.step_ms.has_value())
+    absl::StrAppendFormat(&verdict.why, "%.1f ", input.kernels_per_step);
+  absl::StrAppendFormat(&verdict.why, "kernels of %.0f us each", input.mean_kernel_us);
   if (input.host_overhead_ms.has_value()) {
     absl::StrAppend(&verdict.why,
                     absl::StrFormat(", %.2f ms of host overhead", *input.host_overhead_ms));

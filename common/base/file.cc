@@ -53,11 +53,16 @@ absl::Status ErrnoStatus(int error, absl::string_view operation, absl::string_vi
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit_bytes) {
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A pipe that nobody writes to would hold up the thread for good; for files the flag means
+  // nothing.
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) return ErrnoStatus(errno, "open", path);
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "read", path);
   if (S_ISDIR(info.st_mode)) return ErrnoStatus(EISDIR, "read", path);
+  if (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is a pipe or a socket, not a file"));
+  }
   std::string data;
   if (info.st_size > 0)
     data.reserve(static_cast<size_t>(std::min<int64_t>(info.st_size, limit_bytes)));

@@ -85,9 +85,11 @@ class PeekedSource : public ByteSource {
   std::unique_ptr<ByteSource> source_;
 };
 
-absl::Status Damaged(const char* format, const char* what) {
+// `offset` is of the packed bytes.
+absl::Status Damaged(const char* format, int64_t offset, const char* what) {
   return MakeError(reason::kTraceUnparsable,
-                   absl::StrCat("the ", format, " archive is damaged or cut short: ", what),
+                   absl::StrCat("the ", format, " archive is damaged or cut short at its byte ",
+                                offset, ": ", what),
                    {"copy it again from where it was made, or measure again"});
 }
 
@@ -115,11 +117,12 @@ class GzipSource : public ByteSource {
       if (stream_.avail_in == 0) {
         LY_ASSIGN_OR_RETURN(const size_t got, source_->Read(packed_.data(), packed_.size()));
         if (got == 0) {
-          if (member_open_) return Damaged("gzip", "the last member has no end");
+          if (member_open_) return Damaged("gzip", packed_end_, "the last member has no end");
           return size_t{0};
         }
         stream_.next_in = reinterpret_cast<Bytef*>(packed_.data());
         stream_.avail_in = static_cast<uInt>(got);
+        packed_end_ += static_cast<int64_t>(got);
       }
       member_open_ = true;
       const int result = inflate(&stream_, Z_NO_FLUSH);
@@ -127,7 +130,8 @@ class GzipSource : public ByteSource {
         member_open_ = false;
         inflateReset(&stream_);
       } else if (result != Z_OK && result != Z_BUF_ERROR) {
-        return Damaged("gzip", stream_.msg != nullptr ? stream_.msg : "invalid data");
+        return Damaged("gzip", packed_end_ - static_cast<int64_t>(stream_.avail_in),
+                       stream_.msg != nullptr ? stream_.msg : "invalid data");
       }
     }
     return static_cast<size_t>(wanted - stream_.avail_out);
@@ -136,6 +140,7 @@ class GzipSource : public ByteSource {
  private:
   std::unique_ptr<ByteSource> source_;
   std::vector<char> packed_;
+  int64_t packed_end_ = 0;  // bytes of the archive read so far
   z_stream stream_{};
   bool ready_ = false;
   bool member_open_ = true;  // an empty archive has not even a header
@@ -161,13 +166,17 @@ class ZstdSource : public ByteSource {
       if (in_.pos == in_.size && !pending_) {
         LY_ASSIGN_OR_RETURN(const size_t got, source_->Read(packed_.data(), packed_.size()));
         if (got == 0) {
-          if (frame_open_) return Damaged("zstd", "the last frame has no end");
+          if (frame_open_) return Damaged("zstd", packed_end_, "the last frame has no end");
           return size_t{0};
         }
         in_ = {packed_.data(), got, 0};
+        packed_end_ += static_cast<int64_t>(got);
       }
       const size_t left = ZSTD_decompressStream(stream_, &out, &in_);
-      if (ZSTD_isError(left)) return Damaged("zstd", ZSTD_getErrorName(left));
+      if (ZSTD_isError(left)) {
+        return Damaged("zstd", packed_end_ - static_cast<int64_t>(in_.size - in_.pos),
+                       ZSTD_getErrorName(left));
+      }
       frame_open_ = left != 0;
       pending_ = frame_open_ && out.pos == out.size;
     }
@@ -177,6 +186,7 @@ class ZstdSource : public ByteSource {
  private:
   std::unique_ptr<ByteSource> source_;
   std::vector<char> packed_;
+  int64_t packed_end_ = 0;
   ZSTD_DStream* stream_;
   ZSTD_inBuffer in_{nullptr, 0, 0};
   bool frame_open_ = true;
@@ -186,7 +196,8 @@ class ZstdSource : public ByteSource {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ByteSource>> OpenFileSource(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A pipe that nobody writes to would hold up the thread for good.
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) {
     if (errno == ENOENT || errno == ENOTDIR) {
       return MakeError(reason::kProfileNotFound, absl::StrCat("not found: ", path));
@@ -198,6 +209,11 @@ absl::StatusOr<std::unique_ptr<ByteSource>> OpenFileSource(const std::string& pa
   if (S_ISDIR(info.st_mode)) {
     return MakeError(reason::kTraceUnparsable, absl::StrCat(path, " is a folder"),
                      {"name the profile.json or the trace in it"});
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return MakeError(reason::kTraceUnparsable,
+                     absl::StrCat(path, " is a pipe, a socket or a device, not a file"),
+                     {"give its content to - as standard input"});
   }
   return std::unique_ptr<ByteSource>(new FileSource(std::move(fd), path, info.st_size));
 }

@@ -1,7 +1,8 @@
 // Any stream of UploadBlob messages, as a hostile client may send it. Each frame of the input is
 // one serialised message: two bytes of length, then the message.
 //
-// Only content under its own digest may ever appear in the store, and nothing else may stay there.
+// Only content under its own digest may ever appear in the store. What else stays is what an upload
+// that broke off may go on from: no longer than was sent, and not among the blobs.
 // No input guesses a digest, so the first byte may ask that the header gets the right one.
 #include <stdlib.h>
 
@@ -10,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/match.h"
 #include "common/base/check.h"
 #include "common/base/file.h"
 #include "common/base/sha256.h"
@@ -58,15 +59,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<UploadBlobRequest> frames = ReadFrames(data + 1, size - 1);
   if (data[0] % 2 == 1) GiveRightDigest(frames);
   static const libreyolo::testing::TempDir* const folder = new libreyolo::testing::TempDir();
-  const BlobStore blobs(folder->path(), kMaxBlobBytes);
+  const BlobStore blobs(folder->path() + "/blobs", kMaxBlobBytes);
+  std::string content;
   {
-    BlobUpload upload(blobs);
+    BlobUpload upload(blobs, "fuzz");
     bool ok = true;
-    std::string content;
     for (const UploadBlobRequest& frame : frames) {
+      if (!frame.has_header()) content += frame.data();
       ok = upload.Take(frame).ok();
       if (!ok) break;
-      if (!frame.has_header()) content += frame.data();
     }
     if (ok && upload.End().ok()) {
       LY_CHECK(upload.digest() == libreyolo::Sha256Hex(content)) << "content under a foreign name";
@@ -75,8 +76,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       fs::remove(blobs.Path(upload.digest()));
     }
   }
+  std::vector<fs::path> parts;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder->path())) {
-    LY_CHECK(entry.is_directory()) << entry.path().string() << " is left behind";
+    if (entry.is_directory()) continue;
+    const std::string path = entry.path().string();
+    LY_CHECK(absl::StrContains(path, ".partial/")) << path << " is left behind";
+    LY_CHECK(entry.file_size() <= content.size()) << path << " is longer than what was sent";
+    parts.push_back(entry.path());
   }
+  for (const fs::path& part : parts) fs::remove(part);
   return 0;
 }

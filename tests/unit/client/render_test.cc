@@ -283,6 +283,9 @@ TEST(WhatIfTextTest, HasThePeersNumbers) {
 
 TEST(WhatIfTextTest, RoundingIsNoLoss) {
   v1::WhatIfReport report;
+  EXPECT_EQ(WhatIfText(report), "what-if []: \n") << "nothing to project, so nothing is shown";
+  report.set_step_now_ms(103.7);
+  report.set_step_projected_ms(104.2);
   report.set_img_per_s_now(9.64);
   report.set_img_per_s_projected(9.6);
   EXPECT_THAT(WhatIfText(report), HasSubstr("9.64 -> ~10 (+0%)"));
