@@ -303,10 +303,11 @@ std::string Roughly(double value) {
 std::string WhatIfText(const v1::WhatIfReport& report) {
   std::string text = absl::StrCat("what-if [", report.bound(), "]: ", report.mechanism(), "\n");
   if (!report.has_step_projected_ms()) return text;
-  // A step of a few milliseconds has its tenths: whole ones could say the opposite of the rate.
+  // Nothing saved must not look like a gain that rounding made.
   const double step = report.step_projected_ms();
-  absl::StrAppendFormat(&text, "  step   %s -> ~%s ms\n", PythonFloat(report.step_now_ms()),
-                        step >= 1 && step < 10 ? absl::StrFormat("%.1f", step) : Roughly(step));
+  absl::StrAppendFormat(
+      &text, "  step   %s -> ~%s ms\n", PythonFloat(report.step_now_ms()),
+      step < 10 && step == report.step_now_ms() ? PythonFloat(step) : Roughly(step));
   if (report.has_img_per_s_now() && report.has_img_per_s_projected()) {
     absl::StrAppendFormat(&text, "  img/s  %s -> ~%s", PythonFloat(report.img_per_s_now()),
                           Roughly(report.img_per_s_projected()));

@@ -41,7 +41,7 @@ struct Config {
   std::string socket_role = "submitter";  // a Role's name or "none"
   int64_t max_connections = 1000;
   int64_t max_connections_per_peer = 256;
-  int64_t max_calls_per_user = 100;
+  int64_t max_calls_per_user = 2000;
   absl::Duration stall_timeout = absl::Minutes(1);
   int64_t min_free_bytes = int64_t{256} << 20;
   TlsFiles tls;            // without a certificate: no TLS

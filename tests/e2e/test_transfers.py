@@ -132,9 +132,16 @@ class UploadTest(TransferTest):
     def test_an_upload_goes_on_where_the_connection_broke(self):
         self.serve_behind_proxy()
         _, digest = self.big_file()
-        self.proxy.cut_after["up"] = 6 * MIB
-        self.upload("alice")
-        self.assertEqual(self.proxy.cuts, 1)
+        part = self.partial("alice", digest)
+        # Nothing goes on until the server has written what came.
+        self.proxy.holds_at = 6 * MIB
+        uploading = threading.Thread(target=self.upload, args=("alice",))
+        uploading.start()
+        support.wait_until(lambda: part.exists() and part.stat().st_size > 4 * MIB, "the part")
+        self.proxy.holds_at = None
+        self.proxy.cut()
+        self.proxy.go_on.set()
+        uploading.join()
         # Begun anew it would be 18 MiB.
         self.assertLess(self.proxy.counts["up"], 16 * MIB)
         self.assertTrue((self.scratch / f"store/blobs/{digest[:2]}/{digest}").exists())

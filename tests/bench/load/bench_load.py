@@ -71,7 +71,7 @@ class Server:
 def start_daemon(folder, environment, name, *flags):
     socket = folder.parent / f"{name}.sock"
     server = Server([bench_util.find_binary("libreyolod"), "--listen", f"unix:{socket}", "--store", folder.parent / name,
-                     "--max-connections", MANY, "--max-connections-per-peer", MANY, *flags],
+                     "--max-connections", MANY, "--max-connections-per-peer", MANY, "--max-calls-per-user", MANY, *flags],
                     folder, environment, folder.parent / f"{name}.log")
     server.await_socket(socket)
     return server, f"unix:{socket}"

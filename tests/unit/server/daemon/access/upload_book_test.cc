@@ -51,14 +51,16 @@ TEST_F(UploadBookTest, UploadsUnderWayCount) {
   ASSERT_OK(book.Add("alice", Store("content"), 40));
   {
     ASSERT_OK_AND_ASSIGN(const auto first, book.Reserve("alice", "alice", "d", 50));
-    EXPECT_THAT(book.Reserve("alice", "alice", "d", 11).status(), FailsWith(reason::kQuotaExceeded));
+    EXPECT_THAT(book.Reserve("alice", "alice", "d", 11).status(),
+                FailsWith(reason::kQuotaExceeded));
     EXPECT_OK(book.Reserve("alice", "alice", "d", 10).status());
     EXPECT_OK(book.Reserve("bob", "bob", "d", 100).status());
   }
   EXPECT_OK(book.Reserve("alice", "alice", "d", 60).status());
   EXPECT_THAT(book.Reserve("alice", "alice", "d", INT64_MAX).status(),
               FailsWith(reason::kQuotaExceeded));
-  EXPECT_THAT(book.Reserve("alice", "alice", "d", -1).status(), FailsWith(reason::kArgumentInvalid));
+  EXPECT_THAT(book.Reserve("alice", "alice", "d", -1).status(),
+              FailsWith(reason::kArgumentInvalid));
 }
 
 TEST_F(UploadBookTest, ResultsCountToo) {
