@@ -25,6 +25,11 @@ absl::StatusOr<Reader> Reader::Make(const Context& context, Beside beside) {
 }
 
 absl::StatusOr<v1::TraceRef> Reader::Resolve(const std::string& word) const {
+  // An unset variable of a script would otherwise mean the whole workspace.
+  if (word.empty()) {
+    return MakeError(reason::kArgumentInvalid, "the name of the profile is empty",
+                     {"libreyolo profile list shows those there are"});
+  }
   return ResolveTrace(server_, word, window_, beside_);
 }
 

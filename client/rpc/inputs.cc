@@ -67,6 +67,10 @@ absl::StatusOr<Content> ContentOfFile(const std::string& path, const Reason& mis
   if (stat(path.c_str(), &info) != 0) {
     return MakeError(missing, ErrnoStatus(errno, "open", path).message(), {}, {{"path", path}});
   }
+  if (!S_ISREG(info.st_mode)) {  // a pipe would be read once for the digest and once for the upload
+    return MakeError(missing, absl::StrCat(path, " is no file"),
+                     {"a trace can also come as standard input: -"}, {{"path", path}});
+  }
   content.size_bytes = info.st_size;
   const absl::StatusOr<std::string> digest = Sha256HexOfFile(path);
   if (!digest.ok()) return MakeError(missing, digest.status().message(), {}, {{"path", path}});

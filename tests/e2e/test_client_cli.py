@@ -207,6 +207,13 @@ class UsageTest(support.ClientTest):
             with self.subTest(words=words):
                 self.assertIn(hint, self.refuse(2, *words))
 
+    def test_what_is_no_file_is_refused(self):
+        os.mkfifo(self.workspace / "pipe")
+        for code, word in ((2, ""), (1, "./pipe")):
+            result = self.libreyolo("profile", "get", word, "step_ms", timeout=60)
+            self.assertEqual(result.returncode, code, result.stderr)
+            self.assertIn("hint:", result.stderr)
+
     def test_values_out_of_range_are_refused(self):
         measuring = ["profile", "infer", "--device", "cpu", "--weights", "random"]
         for words in [["--runs", 0], ["--warmup", -1], ["--repeat", 0], ["--batch", 0], ["--imgsz", 0], ["--conf", 1.5],
