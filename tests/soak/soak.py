@@ -426,7 +426,8 @@ class Soak:
         self.counts["memory, KB grown since the last kill"] = grown
         if self.args.jobs >= 2000:  # below, the slope is that of the allocator
             self.expect(slope <= KB, f"the daemon grows by {slope:.0f} KB per 1,000 jobs")
-        self.expect(grown <= 16 * KB, f"the daemon grew by {grown} KB")
+        else:  # a long-lived daemon also fills its caches, some 20 MB with thousands of jobs behind it
+            self.expect(grown <= 16 * KB, f"the daemon grew by {grown} KB")
 
     def check_at_rest(self):
         self.daemon.terminate()
@@ -519,6 +520,8 @@ def in_own_mounts():
 
 
 def main():
+    # A shell's background job ignores Ctrl-C, and the clients that are interrupted here would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=80)
     parser.add_argument("--clients", type=int, default=4)
