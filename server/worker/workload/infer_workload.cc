@@ -14,7 +14,6 @@
 #include "common/base/status_macros.h"
 #include "server/worker/capture/capture_session.h"
 #include "server/worker/data/image_source.h"
-#include "server/worker/workload/batch_probe.h"
 #include "server/worker/workload/infer_pipeline.h"
 #include "server/worker/workload/measured_run.h"
 #include "server/worker/workload/step_memory.h"
@@ -226,11 +225,8 @@ absl::StatusOr<job::Measurement> InferWorkload::Run() {
   const c10::InferenceMode inference_mode;
   absl::Status measured = Measure();
   if (measured.ok()) return std::move(run_.result());
-  if (!HasReason(measured, reason::kOutOfMemory)) return measured;
-  LY_ASSIGN_OR_RETURN(const int64_t memory_bytes,
-                      StepMemory(run_.device(), deps_.host).TotalBytes());
-  return WithBatchThatFits(measured, plan_.batch, memory_bytes,
-                           [this](int batch) { return PeakMemoryOfIteration(batch); });
+  return run_.NameFittingBatch(measured, plan_.batch,
+                               [this](int batch) { return PeakMemoryOfIteration(batch); });
 }
 
 absl::Status InferWorkload::Measure() {

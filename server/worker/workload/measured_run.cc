@@ -15,7 +15,9 @@
 #include "common/trace/trace_writer.h"
 #include "server/worker/sampling/gpu_watch.h"
 #include "server/worker/torch_call.h"
+#include "server/worker/workload/batch_probe.h"
 #include "server/worker/workload/findings.h"
+#include "server/worker/workload/step_memory.h"
 #include "server/worker/yolo9/model_loader.h"
 #include "server/worker/yolo9/variants.h"
 
@@ -100,6 +102,16 @@ void MeasuredRun::DescribeModel(const yolo9::LoadedModel& model) {
   for (const std::string& text : model.findings) {
     AddFinding(job::Finding::Severity::kInfo, "WEIGHTS_UNUSUAL", text);
   }
+}
+
+absl::Status MeasuredRun::NameFittingBatch(
+    const absl::Status& failure, int batch,
+    absl::FunctionRef<absl::StatusOr<int64_t>(int)> peak_of) const {
+  // A GPU that is full may fail before it is open.
+  if (!device_.has_value() || !HasReason(failure, reason::kOutOfMemory)) return failure;
+  const absl::StatusOr<int64_t> memory_bytes = StepMemory(*device_, deps_.host).TotalBytes();
+  if (!memory_bytes.ok()) return failure;
+  return WithBatchThatFits(failure, batch, *memory_bytes, peak_of);
 }
 
 absl::Status MeasuredRun::CheckCancelled() const {

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/job/measurement.h"
 #include "server/worker/capture/capture_session.h"
 #include "server/worker/workload/compute_device.h"
@@ -35,6 +37,11 @@ class MeasuredRun {
   const ComputeDevice& device() const { return *device_; }
   // The measurement: the plan's values are in it from the start.
   job::Measurement& result() { return result_; }
+
+  // `failure` of work at `batch`; out of memory on an open device also names the batch that fits
+  // (WithBatchThatFits), which is tried with `peak_of`. What the failed work held is given back.
+  absl::Status NameFittingBatch(const absl::Status& failure, int batch,
+                                absl::FunctionRef<absl::StatusOr<int64_t>(int)> peak_of) const;
 
   // CANCELLED once the observer says so.
   absl::Status CheckCancelled() const;

@@ -378,11 +378,8 @@ absl::StatusOr<job::Measurement> TrainWorkload::Run() {
   if (measured.ok()) return std::move(run_.result());
   loader_.reset();
   pipeline_.reset();
-  if (!HasReason(measured, reason::kOutOfMemory)) return measured;
-  LY_ASSIGN_OR_RETURN(const int64_t memory_bytes,
-                      StepMemory(run_.device(), deps_.host).TotalBytes());
-  return WithBatchThatFits(measured, run_.result().batch, memory_bytes,
-                           [this](int batch) { return PeakMemoryOfStep(batch); });
+  return run_.NameFittingBatch(measured, run_.result().batch,
+                               [this](int batch) { return PeakMemoryOfStep(batch); });
 }
 
 absl::Status TrainWorkload::Measure() {

@@ -19,6 +19,7 @@
 #include "common/job/measurement_json.h"
 #include "server/worker/capture/null_source.h"
 #include "server/worker/data/image_source.h"
+#include "server/worker/workload/measured_run.h"
 #include "tests/support/status_matchers.h"
 
 namespace libreyolo::worker {
@@ -121,6 +122,17 @@ TEST_F(InferWorkloadTest, OutOfMemoryNamesTheBatchThatFits) {
   EXPECT_GE(fitting, 1);
   EXPECT_LT(fitting, 32);
   EXPECT_THAT(detail.hints.front(), HasSubstr(absl::StrCat("--batch ", fitting, " fits")));
+}
+
+TEST_F(InferWorkloadTest, OutOfMemoryBeforeTheDeviceIsOpenStands) {
+  const WorkloadDeps deps{observer_, source_, host_, ChooseClock()};
+  const MeasuredRun run(plan_, deps);
+  const absl::Status full = MakeError(reason::kOutOfMemory, "out of memory: CUDA");
+  const absl::Status told = run.NameFittingBatch(full, 8, [](int) -> absl::StatusOr<int64_t> {
+    ADD_FAILURE() << "there is nothing to try it on";
+    return 0;
+  });
+  EXPECT_EQ(told, full);
 }
 
 TEST_F(InferWorkloadTest, MeasuresEveryRun) {
