@@ -39,6 +39,13 @@ constexpr int64_t kMaxEnvironBytes = 4 << 20;
 constexpr absl::Duration kWatchPeriod = absl::Milliseconds(500);
 constexpr absl::Duration kGroupPoll = absl::Milliseconds(20);
 
+// A sanitizer's shadow memory counts as data: terabytes of it, reserved at the start.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 // The only variables of the daemon that a worker sees: where programs and libraries are, nothing of
 // a job's meaning.
 constexpr const char* kPassedThrough[] = {"PATH",           "HOME",         "LANG",
@@ -94,7 +101,7 @@ absl::StatusOr<StartedProcess> Spawn(const ProcessLauncher::Settings& settings,
   ConfinedProcess process{
       settings.worker_path, BuildEnvironment(request), {}, settings.allow_network};
   const WorkerLimits& limits = settings.limits;
-  if (request.plan.device == "cpu") process.data_bytes = memory_bytes;
+  if (request.plan.device == "cpu" && !kSanitized) process.data_bytes = memory_bytes;
   process.cpu_seconds = CpuSeconds(limits, request.time_limit_s);
   process.open_files = limits.open_files;
   process.processes = limits.processes;
