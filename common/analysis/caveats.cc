@@ -59,6 +59,14 @@ void Collector::AddReading(const trace::ReadCounts& counts) {
   if (counts.byte_order_mark) {
     Add(Severity::kInfo, "BYTE_ORDER_MARK", "the trace begins with a byte-order mark");
   }
+  if (counts.trailing_comma) {
+    Add(Severity::kInfo, "TRAILING_COMMA", "a comma stands behind the trace's last event");
+  }
+  if (counts.loose_numbers > 0) {
+    Add(Severity::kInfo, "LOOSE_NUMBERS",
+        absl::StrCat(counts.loose_numbers,
+                     " events have times that are no JSON numbers (as 007 or 5.), read as meant"));
+  }
   if (counts.repaired_names > 0) {
     Add(Severity::kInfo, "NAMES_REPAIRED",
         absl::StrCat(counts.repaired_names,

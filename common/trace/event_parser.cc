@@ -9,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "common/trace/microseconds.h"
 #include "common/trace/raw_event.h"
 
@@ -18,6 +19,20 @@ namespace {
 namespace ondemand = simdjson::ondemand;
 
 inline bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
+inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// As ParseMicroseconds, and numbers that JSON does not allow but whose value nobody doubts.
+inline bool ParseTime(absl::string_view token, int64_t& nanoseconds, bool& loose) {
+  if (ParseMicroseconds(token, nanoseconds)) {
+    const size_t first = token.front() == '-' ? 1 : 0;
+    loose |= token[first] == '0' && token.size() > first + 1 && IsDigit(token[first + 1]);
+    return true;
+  }
+  const absl::optional<std::string> mended = MendNumber(token);
+  loose |= mended.has_value();
+  return mended.has_value() && ParseMicroseconds(*mended, nanoseconds);
+}
 
 }  // namespace
 
@@ -97,6 +112,7 @@ BlockResult EventParser::Run(char* text, size_t size, EventLists& out) {
     if (*event_start == ']' && event_start < text + size) {
       // A comma before the list's end: no JSON, but browsers read it and some exporters write it.
       --out.counts.events;
+      out.counts.trailing_comma = true;
       result.outcome = BlockResult::Outcome::kListEnded;
       result.offset = static_cast<size_t>(event_start - text);
       return result;
@@ -163,11 +179,13 @@ const char* EventParser::AddEvent(const RawEvent& event, EventLists& out) {
                                    event.duration.front() == '['))) {
     return "a time stamp (ts or dur) is no number";
   }
-  if (!ParseMicroseconds(event.start, start_ns) ||
-      (!event.duration.empty() && !ParseMicroseconds(event.duration, duration_ns))) {
+  bool loose = false;
+  if (!ParseTime(event.start, start_ns, loose) ||
+      (!event.duration.empty() && !ParseTime(event.duration, duration_ns, loose))) {
     ++out.counts.invalid_times;
     return nullptr;
   }
+  if (loose) ++out.counts.loose_numbers;
   if (duration_ns < 0) {
     ++out.counts.negative_durations;
     duration_ns = 0;

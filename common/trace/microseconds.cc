@@ -94,4 +94,19 @@ bool ParseMicroseconds(absl::string_view token, int64_t& nanoseconds) {
   return true;
 }
 
+absl::optional<std::string> MendNumber(absl::string_view token) {
+  const bool negative = !token.empty() && token[0] == '-';
+  if (!token.empty() && (negative || token[0] == '+')) token.remove_prefix(1);
+  const size_t end = std::min(token.find_first_not_of("0123456789."), token.size());
+  const absl::string_view mantissa = token.substr(0, end);
+  const absl::string_view exponent = token.substr(end);
+  const size_t dot = mantissa.find('.');
+  const absl::string_view whole = mantissa.substr(0, dot);
+  const absl::string_view fraction = dot == absl::string_view::npos ? "" : mantissa.substr(dot + 1);
+  if (whole.empty() && fraction.empty()) return absl::nullopt;
+  if (!exponent.empty() && exponent[0] != 'e' && exponent[0] != 'E') return absl::nullopt;
+  return absl::StrCat(negative ? "-" : "", whole.empty() ? "0" : whole, ".",
+                      fraction.empty() ? "0" : fraction, exponent);
+}
+
 }  // namespace libreyolo::trace

@@ -61,7 +61,8 @@ size_t DecodeUnicode(absl::string_view text, size_t i, DecodedName& out) {
       return 10;
     }
   }
-  AppendUtf8(unit >= 0xD800 && unit < 0xE000 ? 0xFFFD : static_cast<uint32_t>(unit), out.text);
+  if (unit >= 0xD800 && unit < 0xE000) return 0;  // half of a pair alone
+  AppendUtf8(static_cast<uint32_t>(unit), out.text);
   return 4;
 }
 

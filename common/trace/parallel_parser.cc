@@ -31,6 +31,7 @@ void AddCounts(const ReadCounts& from, ReadCounts& to) {
   to.repaired_names += from.repaired_names;
   to.bare_numbers += from.bare_numbers;
   to.replaced_bytes += from.replaced_bytes;
+  to.loose_numbers += from.loose_numbers;
 }
 
 }  // namespace

@@ -106,6 +106,8 @@ struct ReadCounts {
   int64_t bare_numbers = 0;     // inf, -inf, nan in arguments of device events
   int64_t replaced_bytes = 0;   // raw control characters in strings, invalid UTF-8
   int64_t device_markers = 0;   // step markers on a device's row: not steps
+  int64_t loose_numbers = 0;    // times that no JSON has: 007, +5, .5, 1400.; read as meant
+  bool trailing_comma = false;  // behind the last event
   bool byte_order_mark = false;
 };
 

@@ -348,6 +348,7 @@ absl::StatusOr<bool> Reader::ReadBlock() {
   LY_ASSIGN_OR_RETURN(const char next, Next());
   if (next == ']' && !buffer_.text().empty()) {
     buffer_.Take(1);
+    lists_.counts.trailing_comma = lists_.counts.events > 0;
     return true;
   }
   LY_RETURN_IF_ERROR(buffer_.Fill(wanted_));
@@ -375,7 +376,10 @@ absl::StatusOr<bool> Reader::ReadBlock() {
     case BlockResult::Outcome::kWhole: {
       buffer_.Take(block.size());
       LY_ASSIGN_OR_RETURN(const char behind, Next());
-      if (behind == ']') return false;
+      if (behind == ']') {
+        buffer_.Take(1);
+        return true;
+      }
       LY_RETURN_IF_ERROR(Expect(',', "in the list of events"));
       return false;
     }

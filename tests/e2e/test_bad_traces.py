@@ -52,7 +52,7 @@ MENDED = {
                              "KERNELS_WITHOUT_LAUNCH"),
     "events without phase or name": (trace({"cat": "kernel"}, {"ts": 1}, {}), {"gpu_util": 0.5}, None),
     "begin and end events": (trace(event(ph="B"), event(ph="E"), event(ph="B")), {"gpu_util": 0.5}, None),
-    "comma before the list's end": (GOOD.replace(b"}]}", b"},]}"), {"gpu_util": 0.5}, None),
+    "comma before the list's end": (GOOD.replace(b"}]}", b"},]}"), {"gpu_util": 0.5}, "TRAILING_COMMA"),
     "zero-time kernel": (trace(event(cat="kernel", ts=0, dur=0)), {"gpu_util": 0.5}, "KERNELS_WITHOUT_TIME"),
     "nested arguments": (trace(event(args={"a": {"b": [{"c": "},{\"ph\""}] * 50}})), {"gpu_util": 0.5}, None),
     "fraction beyond a double": (with_kernel('"ts": 100, "dur": 500', '"ts": 100.0, "dur": 500.0000000000000000001'),

@@ -254,6 +254,38 @@ TEST(TraceReaderTest, CountsTimesThatAreNone) {
   EXPECT_EQ(trace.ops[1].duration_ns, 0);
 }
 
+TEST(TraceReaderTest, ReadsLooseNumbersAsMeantAndCountsThem) {
+  ASSERT_OK_AND_ASSIGN(
+      const RecordedTrace trace,
+      ParseTrace(absl::StrReplaceAll(
+          Trace({Event("cpu_op", "a", 111111, 222222), Event("cpu_op", "b", 333333, 444444)}),
+          {{"111111", "007"}, {"222222", "1400."}, {"333333", "+8"}, {"444444", ".5"}})));
+  ASSERT_EQ(trace.ops.size(), 2u);
+  EXPECT_EQ(trace.ops[0].start_ns, 7'000);
+  EXPECT_EQ(trace.ops[0].duration_ns, 1'400'000);
+  EXPECT_EQ(trace.ops[1].start_ns, 8'000);
+  EXPECT_EQ(trace.ops[1].duration_ns, 500);
+  EXPECT_EQ(trace.counts.loose_numbers, 2);
+  EXPECT_EQ(trace.counts.invalid_times, 0);
+}
+
+TEST(TraceReaderTest, TellsOfACommaBehindTheLastEvent) {
+  const std::string one = Event("cpu_op", "a", 1, 1);
+  for (const auto& [text, trailing] : std::vector<std::pair<std::string, bool>>{
+           {absl::StrCat("[", one, ",]"), true},
+           {absl::StrCat("[", one, ",", one, " , ]"), true},
+           {absl::StrCat("{\"traceEvents\":[", one, ",\n],\"x\":[]}"), true},
+           {absl::StrCat("[", one, ",", one, " ]"), false},
+           {absl::StrCat("{\"traceEvents\":[", one, "],\"x\":1}"), false}}) {
+    for (const int64_t block_bytes : {int64_t{1}, int64_t{100}, int64_t{1} << 20}) {
+      ReadLimits limits;
+      limits.block_bytes = block_bytes;
+      ASSERT_OK_AND_ASSIGN(const RecordedTrace trace, ParseTrace(text, limits));
+      EXPECT_EQ(trace.counts.trailing_comma, trailing) << text << " in blocks of " << block_bytes;
+    }
+  }
+}
+
 // The error says what was passed, by its number, and which flag of the daemon raises it.
 void ExpectPassed(const absl::Status& status, const std::string& number, const std::string& flag) {
   ASSERT_THAT(status, FailsWith(reason::kTraceTooLarge));
