@@ -1,4 +1,5 @@
 #include "client/commands/reader.h"
+#include "client/commands/rows.h"
 #include "client/exit_code.h"
 #include "client/render/text.h"
 #include "common/base/error.h"
@@ -34,7 +35,7 @@ absl::StatusOr<int> RunCompare(const Context& context) {
   if (context.json()) {
     reader.PrintDocument(report.document_json());
   } else {
-    context.out() << CompareText(report);
+    context.out() << CompareText(report, TextWidth(context.streams));
   }
   if (!report.condition_met()) return kExitOk;
   context.Note("--fail-on holds: " + report.condition());

@@ -19,6 +19,7 @@ inline absl::Status CheckTop(const Arguments& args) {
 // Says on stderr how much --top left out.
 template <typename Report>
 void NoteRest(const Context& context, const Report& report, const char* what) {
+  if (report.matched() == 0) context.Note(absl::StrCat("note: no ", what, " match"));
   if (report.matched() <= report.rows_size()) return;
   context.Note(absl::StrCat("note: ", report.rows_size(), " of ", report.matched(), " ", what,
                             "; --top 0 shows all"));

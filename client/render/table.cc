@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace libreyolo::client {
@@ -48,6 +49,28 @@ std::string FitWidth(absl::string_view text, int width) {
     if (starts_character && left-- == 0) break;
   }
   return absl::StrCat(text.substr(0, bytes), "...");
+}
+
+std::string WrapWords(absl::string_view text, int width, int indent) {
+  if (width <= 0) return std::string(text);
+  const std::string margin(static_cast<size_t>(std::max(indent, 0)), ' ');
+  const auto limit = static_cast<size_t>(width);
+  std::string out;
+  std::string line(text);
+  while (ShownWidth(line) > limit) {
+    // The last space within the limit; where a word is longer than that, the first behind it.
+    size_t cut = std::string::npos;
+    for (size_t at = line.find(' ', margin.size() + 1); at != std::string::npos;
+         at = line.find(' ', at + 1)) {
+      const bool fits = ShownWidth(absl::string_view(line).substr(0, at)) <= limit;
+      if (fits || cut == std::string::npos) cut = at;
+      if (!fits) break;
+    }
+    if (cut == std::string::npos) break;
+    absl::StrAppend(&out, line.substr(0, cut), "\n");
+    line = margin + std::string(absl::StripLeadingAsciiWhitespace(line.substr(cut)));
+  }
+  return out + line;
 }
 
 }  // namespace libreyolo::client

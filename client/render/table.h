@@ -32,4 +32,8 @@ class Table {
 // `text` cut to `width` characters with "..." at its end when it is longer; 0 leaves it whole.
 std::string FitWidth(absl::string_view text, int width);
 
+// `text` in lines of at most `width` characters, broken at spaces; all lines but the first begin
+// with `indent` spaces. A word that is longer than a line stands alone in one; 0 leaves it whole.
+std::string WrapWords(absl::string_view text, int width, int indent);
+
 }  // namespace libreyolo::client

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -142,9 +143,18 @@ std::string TopOps(const v1::SummaryReport& report) {
   return text;
 }
 
+// Rows of a recording without steps have totals in place of figures per step.
+template <typename Report>
+bool OfRecording(const Report& report) {
+  for (const auto& row : report.rows()) {
+    if (row.has_recording_count()) return true;
+  }
+  return false;
+}
+
 bool HasTotals(const v1::OpsReport& report) {
   for (const v1::OpRow& row : report.rows()) {
-    if (row.has_total_ms_per_step()) return true;
+    if (row.has_total_ms_per_step() || row.has_recording_ms()) return true;
   }
   return false;
 }
@@ -226,20 +236,34 @@ std::string SummaryText(const v1::SummaryReport& report) {
 }
 
 std::string PhasesText(const v1::PhasesReport& report, int width) {
+  const auto fixed = [](bool per_step, double value, bool whole, double of_recording) {
+    return per_step ? Fixed(1, true, value) : Fixed(1, whole, of_recording);
+  };
+  const auto count = [](bool per_step, double value, bool whole, int64_t of_recording) {
+    return per_step ? CountText(value) : whole ? absl::StrCat(of_recording) : "-";
+  };
   const bool wide = width <= 0 || width >= 46;
   const auto line = [&](absl::string_view name, absl::string_view gpu, absl::string_view wall,
                         absl::string_view kernels, absl::string_view ops) {
     return wide ? absl::StrFormat("%-11s %8s %8s %8s %7s\n", name, gpu, wall, kernels, ops)
                 : absl::StrFormat("%-11s %6s %7s %7s %5s\n", name, gpu, wall, kernels, ops);
   };
+  bool is_whole = false;
   std::string text = line("phase", "gpu_ms", "wall_ms", "kernels", "ops");
   for (const v1::PhaseRow& row : report.rows()) {
-    absl::StrAppend(&text,
-                    line(row.name(), Fixed(1, row.has_gpu_ms(), row.gpu_ms()),
-                         Fixed(1, row.has_wall_ms(), row.wall_ms()),
-                         row.has_kernels_per_step() ? CountText(row.kernels_per_step()) : "-",
-                         row.has_ops_per_step() ? CountText(row.ops_per_step()) : "-"));
+    if (row.has_recording_ops()) is_whole = true;
+    absl::StrAppend(&text, line(row.name(),
+                                fixed(row.has_gpu_ms(), row.gpu_ms(), row.has_recording_gpu_ms(),
+                                      row.recording_gpu_ms()),
+                                fixed(row.has_wall_ms(), row.wall_ms(), row.has_recording_wall_ms(),
+                                      row.recording_wall_ms()),
+                                count(row.has_kernels_per_step(), row.kernels_per_step(),
+                                      row.has_recording_kernels(), row.recording_kernels()),
+                                count(row.has_ops_per_step(), row.ops_per_step(),
+                                      row.has_recording_ops(), row.recording_ops())));
   }
+  if (is_whole)
+    absl::StrAppend(&text, "(no step markers: all figures are of the whole recording)\n");
   return text;
 }
 
@@ -252,13 +276,16 @@ std::string KernelsText(const v1::KernelsReport& report, int width) {
   for (const v1::KernelRow& row : report.rows()) {
     has_categories &= HasRoom(width, kFigures + static_cast<int>(category(row).size()));
   }
-  std::string text =
-      absl::StrCat("  %GPU   ms/step  x/step TC  kernel", has_categories ? "  [category]\n" : "\n");
+  const bool whole = OfRecording(report);
+  std::string text = absl::StrCat("  %GPU  ", whole ? " total ms   calls" : " ms/step  x/step",
+                                  " TC  kernel", has_categories ? "  [category]\n" : "\n");
   for (const v1::KernelRow& row : report.rows()) {
     const std::string tail = has_categories ? category(row) : "";
     const int taken = kFigures + static_cast<int>(tail.size());
     absl::StrAppendFormat(&text, "%6.2f %9s %7s  %s  %s%s\n", row.percent_of_gpu(),
-                          Fixed(3, row.has_ms_per_step(), row.ms_per_step()), Count(row),
+                          whole ? Fixed(3, row.has_recording_ms(), row.recording_ms())
+                                : Fixed(3, row.has_ms_per_step(), row.ms_per_step()),
+                          whole ? absl::StrCat(row.recording_count()) : Count(row),
                           row.tensor_core() ? "Y" : " ",
                           FitWidth(row.label(), NameWidth(width, taken)), tail);
   }
@@ -268,24 +295,33 @@ std::string KernelsText(const v1::KernelsReport& report, int width) {
 std::string OpsText(const v1::OpsReport& report, int width) {
   const bool knows_totals = HasTotals(report);
   const bool has_totals = knows_totals && HasRoom(width, 36);
-  std::string text = has_totals     ? " %self   self ms  total ms  x/step  op\n"
-                     : knows_totals ? " %self   self ms  x/step  op\n"
+  const bool whole = OfRecording(report);
+  const char* const calls = whole ? "   calls" : "  x/step";
+  std::string text = has_totals     ? absl::StrCat(" %self   self ms  total ms", calls, "  op\n")
+                     : knows_totals ? absl::StrCat(" %self   self ms", calls, "  op\n")
                                     : "  %cpu   ms/step  x/step  op\n";
   for (const v1::OpRow& row : report.rows()) {
-    const std::string total = !has_totals ? ""
-                              : row.has_total_ms_per_step()
-                                  ? absl::StrFormat(" %9.3f", row.total_ms_per_step())
-                                  : "         -";
-    absl::StrAppendFormat(&text, "%6.2f %9s%s %7s  %s\n", row.percent_of_ops(),
-                          Fixed(3, row.has_self_ms_per_step(), row.self_ms_per_step()), total,
-                          Count(row), FitWidth(row.name(), NameWidth(width, has_totals ? 36 : 26)));
+    const std::string self = whole ? Fixed(3, row.has_recording_self_ms(), row.recording_self_ms())
+                                   : Fixed(3, row.has_self_ms_per_step(), row.self_ms_per_step());
+    const std::string total = whole
+                                  ? Fixed(3, row.has_recording_ms(), row.recording_ms())
+                                  : Fixed(3, row.has_total_ms_per_step(), row.total_ms_per_step());
+    absl::StrAppendFormat(&text, "%6.2f %9s%s %7s  %s\n", row.percent_of_ops(), self,
+                          has_totals ? absl::StrFormat(" %9s", total) : "",
+                          whole ? absl::StrCat(row.recording_count()) : Count(row),
+                          FitWidth(row.name(), NameWidth(width, has_totals ? 36 : 26)));
   }
   return text;
 }
 
-std::string CompareText(const v1::CompareReport& report) {
+std::string CompareText(const v1::CompareReport& report, int width) {
+  constexpr int kTitle = 15;  // "host overhead  "
   std::string text;
-  for (const std::string& line : report.lines()) absl::StrAppend(&text, line, "\n");
+  for (const std::string& line : report.lines()) {
+    // Rows of a table end in a name, which is cut; all other lines are sentences.
+    const bool is_row = absl::StartsWith(line, "  ");
+    absl::StrAppend(&text, is_row ? FitWidth(line, width) : WrapWords(line, width, kTitle), "\n");
+  }
   return text;
 }
 

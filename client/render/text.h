@@ -14,7 +14,7 @@ std::string SummaryText(const profile::v1::SummaryReport& report);
 std::string PhasesText(const profile::v1::PhasesReport& report, int width);
 std::string KernelsText(const profile::v1::KernelsReport& report, int width);
 std::string OpsText(const profile::v1::OpsReport& report, int width);
-std::string CompareText(const profile::v1::CompareReport& report);
+std::string CompareText(const profile::v1::CompareReport& report, int width);
 std::string WhatIfText(const profile::v1::WhatIfReport& report);
 
 // What `infer` and `run` print about their profile, up to the verdict.

@@ -102,7 +102,7 @@ void Builder::FillGpuState() {
     profile_.gpu = GpuState::kRecorded;
   } else if (figures_.launches > 0 || (c.kernels_in_trace == 0 && c.launches_in_trace > 0)) {
     profile_.gpu = GpuState::kNotRecorded;
-  } else if (c.kernels_in_trace > c.untimed_kernels) {
+  } else if (c.kernels_in_trace > c.untimed_kernels || figures_.copy_count > 0) {
     profile_.gpu = GpuState::kRecorded;  // the window itself has no GPU work
   } else {
     profile_.gpu = on_gpu || c.kernels_in_trace > 0 ? GpuState::kNotRecorded : GpuState::kNone;
@@ -250,6 +250,12 @@ void Builder::FillPhases() {
     if (gpu_known()) row.kernels_per_step = FloorPerStep(figures.kernel_count);
     row.ops_per_step = FloorPerStep(figures.op_count);
     row.unique_kernels = static_cast<int64_t>(figures.kernels.size());
+    if (!has_steps()) {
+      if (gpu_known()) row.recording_gpu_ns = figures.gpu_ns;
+      if (gpu_known()) row.recording_kernels = figures.kernel_count;
+      if (figures.spans > 0) row.recording_wall_ns = figures.wall_ns;
+      row.recording_ops = figures.op_count;
+    }
     profile_.phases.push_back(std::move(row));
     auto& kernels = profile_.kernels_by_phase.emplace_back(figures.name, std::vector<KernelRow>());
     for (const KernelTotals& totals : figures.kernels) {
@@ -281,6 +287,7 @@ void Builder::FillVerdict() {
   input.host_overhead_ms = profile_.host_overhead_ms_per_step;
   input.kernels_per_step = profile_.exact.kernels_per_step.value_or(0);
   input.mean_kernel_us = profile_.mean_kernel_us.value_or(0);
+  input.copies = figures_.copy_count;
   if (has_steps()) {
     input.device_allocs_per_step = static_cast<double>(figures_.device_allocs) / steps();
   }

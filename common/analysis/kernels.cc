@@ -146,7 +146,7 @@ absl::StatusOr<KernelsReport> ReportKernels(const Profile& profile, const Kernel
   if (report.matched_ms_per_step.has_value()) {
     report.matched_ms_per_step = RoundTo(*report.matched_ms_per_step, 4);
   }
-  report.matched_pct = RoundTo(report.matched_pct, 2);
+  report.matched_pct = std::min(RoundTo(report.matched_pct, 2), 100.0);
   if (query.top > 0 && report.matched > query.top) rows.resize(static_cast<size_t>(query.top));
   report.rows = std::move(rows);
   return report;

@@ -59,6 +59,12 @@ struct PhaseRow {
   std::optional<int64_t> kernels_per_step;
   std::optional<int64_t> ops_per_step;
   int64_t unique_kernels = 0;
+
+  // Ours: of the whole recording, where it has no steps to divide by.
+  std::optional<int64_t> recording_gpu_ns;
+  std::optional<int64_t> recording_wall_ns;
+  std::optional<int64_t> recording_kernels;
+  std::optional<int64_t> recording_ops;
 };
 
 struct CategoryRow {

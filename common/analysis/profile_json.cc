@@ -121,6 +121,12 @@ JsonValue RowToJson(const PhaseRow& row) {
   out.Add("kernels_per_step", row.kernels_per_step);
   out.Add("ops_per_step", row.ops_per_step);
   out.Add("unique_kernels", row.unique_kernels);
+  if (row.recording_ops.has_value()) {
+    out.Add("recording_gpu_ns", row.recording_gpu_ns);
+    out.Add("recording_wall_ns", row.recording_wall_ns);
+    out.Add("recording_kernels", row.recording_kernels);
+    out.Add("recording_ops", row.recording_ops);
+  }
   return out.Take();
 }
 

@@ -142,6 +142,10 @@ void ParseRow(const JsonValue& json, absl::Status& status, PhaseRow& row) {
   members.Read("kernels_per_step", row.kernels_per_step);
   members.Read("ops_per_step", row.ops_per_step);
   members.Read("unique_kernels", row.unique_kernels);
+  members.ReadIfThere("recording_gpu_ns", row.recording_gpu_ns);
+  members.ReadIfThere("recording_wall_ns", row.recording_wall_ns);
+  members.ReadIfThere("recording_kernels", row.recording_kernels);
+  members.ReadIfThere("recording_ops", row.recording_ops);
 }
 
 void ParseRow(const JsonValue& json, absl::Status& status, CategoryRow& row) {

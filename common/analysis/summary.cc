@@ -46,6 +46,8 @@ void FillGpu(const Profile& profile, SummaryReport& report) {
   report.peak_vram_mb = profile.peak_vram_mb;
   report.host_overhead_ms_per_step = profile.host_overhead_ms_per_step;
   report.launches_per_step = profile.launches_per_step;
+  report.exact_kernels_per_step = profile.exact.kernels_per_step;
+  report.exact_launches_per_step = profile.exact.launches_per_step;
   report.cuda_mallocs_per_step = profile.cuda_mallocs_per_step;
 }
 

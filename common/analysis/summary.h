@@ -44,6 +44,8 @@ struct SummaryReport {
   std::optional<double> peak_vram_mb;
   std::optional<double> host_overhead_ms_per_step;
   std::optional<int64_t> launches_per_step;
+  std::optional<double> exact_kernels_per_step;  // where the trace was read
+  std::optional<double> exact_launches_per_step;
   std::optional<int64_t> cuda_mallocs_per_step;
   bool memory_pressure = false;
   double window_wall_ms = 0;

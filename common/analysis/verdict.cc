@@ -1,10 +1,12 @@
 #include "common/analysis/verdict.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/json/json_value.h"
 
 namespace libreyolo::analysis {
 namespace {
@@ -13,9 +15,10 @@ namespace {
 constexpr double kSlack = 1e-9;
 
 // A share as whole per cent that does not cross a threshold by rounding: 79.9 % is not "80 %".
+// Rounded by way of the three decimals that profiles state, so that both show one number.
 std::string Percent(double ratio) {
   const double percent = ratio * 100;
-  const double rounded = static_cast<double>(static_cast<int64_t>(percent + 0.5));
+  const double rounded = std::nearbyint(RoundTo(ratio, 3) * 100);
   for (const double edge : {kBusyGpuUtil, kDataloadShare, kStageShare}) {
     if ((percent + kSlack < edge * 100) != (rounded + kSlack < edge * 100)) {
       return absl::StrFormat("%.1f %%", percent);
@@ -147,6 +150,14 @@ Verdict OnGpu(const VerdictInput& input) {
     return {kBoundCompute,
             absl::StrCat(prefix, "the GPU is busy ", Percent(util), span),
             {"AMP or bfloat16, if it is off", "a smaller model or image size", "a faster GPU"}};
+  }
+  if (util == 0 && input.kernels_per_step == 0) {
+    return {kBoundHost,
+            input.copies > 0
+                ? absl::StrFormat("%sthe GPU ran no kernel, only %d copies and fills of memory",
+                                  prefix, input.copies)
+                : absl::StrCat(prefix, "the GPU ran nothing during the measured steps"),
+            {"the work itself on the GPU (model.to(device))", "fewer or larger copies"}};
   }
   Verdict verdict;
   verdict.bound = kBoundHost;

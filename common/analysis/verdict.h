@@ -39,6 +39,7 @@ struct VerdictInput {
   std::optional<double> host_overhead_ms;
   double kernels_per_step = 0;
   double mean_kernel_us = 0;
+  int64_t copies = 0;  // and fills of memory by the GPU
   double device_allocs_per_step = 0;
   int64_t launches_without_gpu = 0;  // launch calls, when the GPU was not recorded
   std::string recorder_message;      // what the profiler said about it

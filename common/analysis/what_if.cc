@@ -31,6 +31,14 @@ absl::StatusOr<Removal> RemoveCategory(const Profile& profile, const std::string
       profile.categories.begin(), profile.categories.end(),
       [&](const auto& row) { return absl::StrContains(absl::AsciiStrToLower(row.name), wanted); });
   if (found == profile.categories.end()) {
+    if (profile.categories.empty()) {
+      return MakeError(
+          reason::kUnknownCategory,
+          absl::StrCat("no category matching '", text, "'. have: none, the profile has no kernels"),
+          {"name a profile taken on a GPU, with a trace",
+           "--remove-launches 100 asks what 100 launches per step less would give"},
+          {{"category", text}});
+    }
     const std::string names =
         absl::StrJoin(profile.categories, ", ",
                       [](std::string* out, const CategoryRow& row) { out->append(row.name); });

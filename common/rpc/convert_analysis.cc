@@ -12,6 +12,8 @@ void SetIf(const std::optional<T>& value, Setter set) {
   if (value.has_value()) set(*value);
 }
 
+double Ms(int64_t ns) { return static_cast<double>(ns) / 1e6; }
+
 void FillLatency(const analysis::Latency& latency, v1::LatencySummary& out) {
   out.set_p50_ms(latency.p50_ms);
   out.set_p90_ms(latency.p90_ms);
@@ -47,6 +49,11 @@ void FillStages(const analysis::SummaryReport& report, v1::SummaryReport& out) {
   }
 }
 
+// The whole number that profiles state; where it is 0 for less than one a step, the rate itself.
+double RateOf(int64_t stated, const std::optional<double>& exact) {
+  return stated == 0 ? exact.value_or(0) : static_cast<double>(stated);
+}
+
 void FillGpu(const analysis::SummaryReport& report, v1::SummaryReport& out) {
   SetIf(report.gpu_util, [&](double v) { out.set_gpu_util_ratio(v); });
   SetIf(report.gpu_busy_ms_per_step, [&](double v) { out.set_gpu_busy_ms(v); });
@@ -55,9 +62,9 @@ void FillGpu(const analysis::SummaryReport& report, v1::SummaryReport& out) {
   SetIf(report.memcpy_ms_per_step, [&](double v) { out.set_memcpy_ms(v); });
   SetIf(report.host_overhead_ms_per_step, [&](double v) { out.set_host_overhead_ms(v); });
   SetIf(report.launches_per_step,
-        [&](int64_t v) { out.set_launches_per_step(static_cast<double>(v)); });
+        [&](int64_t v) { out.set_launches_per_step(RateOf(v, report.exact_launches_per_step)); });
   SetIf(report.kernels_per_step,
-        [&](int64_t v) { out.set_kernels_per_step(static_cast<double>(v)); });
+        [&](int64_t v) { out.set_kernels_per_step(RateOf(v, report.exact_kernels_per_step)); });
   SetIf(report.mean_kernel_us, [&](double v) { out.set_mean_kernel_us(v); });
   out.set_memory_pressure(report.memory_pressure);
   for (const analysis::CategoryRow& row : report.categories) {
@@ -85,6 +92,10 @@ v1::KernelRow ToProto(const analysis::KernelRow& row) {
   SetIf(row.ms_per_step, [&](double v) { out.set_ms_per_step(v); });
   out.set_percent_of_gpu(row.pct_of_gpu);
   SetIf(row.count_per_step, [&](int64_t v) { out.set_count_per_step(static_cast<double>(v)); });
+  if (!row.count_per_step.has_value() && row.total_ns.has_value()) {
+    out.set_recording_ms(Ms(*row.total_ns));
+    out.set_recording_count(row.total_count.value_or(0));
+  }
   return out;
 }
 
@@ -99,6 +110,11 @@ v1::OpRow ToProto(const analysis::OpRow& row) {
   }
   out.set_percent_of_ops(row.pct_of_cpu_ops);
   SetIf(row.count_per_step, [&](int64_t v) { out.set_count_per_step(static_cast<double>(v)); });
+  if (!row.count_per_step.has_value() && row.self_ns.has_value()) {
+    out.set_recording_self_ms(Ms(*row.self_ns));
+    out.set_recording_ms(Ms(row.total_ns.value_or(0)));
+    out.set_recording_count(row.total_count.value_or(0));
+  }
   return out;
 }
 
@@ -158,6 +174,10 @@ v1::PhasesReport ToProto(const analysis::PhasesReport& report, const std::string
     SetIf(row.kernels_per_step,
           [&](int64_t v) { phase.set_kernels_per_step(static_cast<double>(v)); });
     SetIf(row.ops_per_step, [&](int64_t v) { phase.set_ops_per_step(static_cast<double>(v)); });
+    SetIf(row.recording_gpu_ns, [&](int64_t v) { phase.set_recording_gpu_ms(Ms(v)); });
+    SetIf(row.recording_wall_ns, [&](int64_t v) { phase.set_recording_wall_ms(Ms(v)); });
+    SetIf(row.recording_kernels, [&](int64_t v) { phase.set_recording_kernels(v); });
+    SetIf(row.recording_ops, [&](int64_t v) { phase.set_recording_ops(v); });
   }
   FillFindings(report.findings, out);
   out.set_document_json(analysis::ToJson(report).ToIndented());

@@ -32,7 +32,7 @@ WITH_SERVER = [
     (["profile", "kernels", "{p}", "--sort", "size"], 2, '--sort takes time, count or name, not "size"', "--sort time"),
     (["profile", "kernels", "{p}", "--top", "-1"], 2, "--top takes 0", "--top 0"),
     (["profile", "what-if", "{p}"], 2, "--remove-category", "libreyolo profile kernels"),
-    (["profile", "what-if", "{p}", "--remove-category", "zz"], 2, "no category matching 'zz'", "libreyolo profile kernels"),
+    (["profile", "what-if", "{p}", "--remove-category", "zz"], 2, "no category matching 'zz'", "a profile taken on a GPU"),
     (["profile", "compare", "{p}", "{p}", "--fail-on", "no_such<1"], 2, "no_such", "to list their metrics"),
     (["profile", "timeline", "{p}", "--max-events", "0"], 2, "--max-events is 0", "1,000,000"),
     (["profile", "timeline", "{p}", "-o", "/no/such/folder/page.html"], 2, "/no/such/folder", ""),

@@ -194,6 +194,58 @@ TEST(NarrowTerminalTest, PhasesMoveTogether) {
             "postprocess 1234.5 12345.6   12345 54321\n");
 }
 
+TEST(PhasesTextTest, WithoutStepsShowsTheWholeRecording) {
+  v1::PhasesReport report;
+  v1::PhaseRow& row = *report.add_rows();
+  row.set_name("forward");
+  row.set_recording_gpu_ms(12.25);
+  row.set_recording_kernels(70);
+  row.set_recording_ops(140);
+  EXPECT_EQ(PhasesText(report, 0),
+            "phase         gpu_ms  wall_ms  kernels     ops\n"
+            "forward         12.2        -       70     140\n"
+            "(no step markers: all figures are of the whole recording)\n");
+}
+
+TEST(RowsTextTest, WithoutStepsShowTheWholeRecording) {
+  v1::KernelsReport kernels;
+  v1::KernelRow& kernel = *kernels.add_rows();
+  kernel.set_label("gemm");
+  kernel.set_category("gemm / conv");
+  kernel.set_percent_of_gpu(100);
+  kernel.set_recording_ms(12.5);
+  kernel.set_recording_count(70);
+  EXPECT_EQ(KernelsText(kernels, 0),
+            "  %GPU   total ms   calls TC  kernel  [category]\n"
+            "100.00    12.500      70     gemm  [gemm / conv]\n");
+  v1::OpsReport ops;
+  v1::OpRow& op = *ops.add_rows();
+  op.set_name("aten::mm");
+  op.set_percent_of_ops(50);
+  op.set_recording_self_ms(1.5);
+  op.set_recording_ms(3);
+  op.set_recording_count(7);
+  EXPECT_EQ(OpsText(ops, 0),
+            " %self   self ms  total ms   calls  op\n"
+            " 50.00     1.500     3.000       7  aten::mm\n");
+}
+
+TEST(CompareTextTest, FitsTheTerminal) {
+  v1::CompareReport report;
+  report.add_lines("img/s          10.0 -> 12.0 (+20%)  [a long reason why it can not be told]");
+  report.add_lines("  +0.100  1.000 -> 1.100  a_kernel_with_a_very_long_name_that_goes_on");
+  EXPECT_EQ(CompareText(report, 40),
+            "img/s          10.0 -> 12.0 (+20%)  [a\n"
+            "               long reason why it can\n"
+            "               not be told]\n"
+            "  +0.100  1.000 -> 1.100  a_kernel_wi...\n");
+  EXPECT_EQ(CompareText(report, 0), absl::StrCat(report.lines(0), "\n", report.lines(1), "\n"));
+  report.clear_lines();
+  report.add_lines("verdict        averyveryverylongword another");
+  EXPECT_EQ(CompareText(report, 20),
+            "verdict        averyveryverylongword\n               another\n");
+}
+
 TEST(PhasesTextTest, IsThePeersText) {
   LY_SKIP_WITHOUT_SHARED();
   ASSERT_OK_AND_ASSIGN(

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/analysis/compare.h"
 #include "common/analysis/compare_rows.h"
@@ -145,6 +146,38 @@ TEST(OddTracesTest, LimitsAreDecimal) {
   for (const char* wrong : {"img_per_s<0x10", "img_per_s<inf", "img_per_s<nan", "img_per_s<"}) {
     EXPECT_FALSE(ParseFailCondition(wrong).ok()) << wrong;
   }
+}
+
+TEST(OddTracesTest, CopiesAloneAreGpuWork) {
+  std::vector<std::string> events = {Span("user_annotation", "ProfilerStep#1", 1, 1000, 1000),
+                                     Event("gpu_memcpy", "Memcpy HtoD", 7, 1100,
+                                           ",\"dur\":300,\"args\":{\"device\":0,\"stream\":7}")};
+  ASSERT_OK_AND_ASSIGN(const Profile profile, Read(events));
+  EXPECT_EQ(profile.gpu, GpuState::kRecorded);
+  EXPECT_EQ(profile.memcpy_ms_per_step, 0.3);
+  EXPECT_EQ(profile.gpu_util, 0.0);
+  EXPECT_THAT(profile.bound_why, HasSubstr("no kernel, only 1 copies"));
+}
+
+TEST(OddTracesTest, APhaseWithoutStepsHasItsTotals) {
+  ASSERT_OK_AND_ASSIGN(const Profile profile,
+                       Read({Span("user_annotation", "step/forward", 1, 1000, 900), Launch(1010, 1),
+                             Kernel(1100, ",\"dur\":500", 1)}));
+  const PhaseRow* forward = Find(profile, "forward");
+  ASSERT_NE(forward, nullptr);
+  EXPECT_FALSE(forward->gpu_ms_per_step.has_value());
+  EXPECT_EQ(forward->recording_gpu_ns, 500'000);
+  EXPECT_EQ(forward->recording_kernels, 1);
+  EXPECT_EQ(forward->recording_ops, 0);
+}
+
+TEST(OddTracesTest, ASharesWordsAndNumberAgree) {
+  // 454.5 us of 1 ms: the profile states 0.455 (or 0.454), and the sentence rounds that.
+  ASSERT_OK_AND_ASSIGN(const Profile profile,
+                       Read({Span("user_annotation", "ProfilerStep#1", 1, 1000, 1000),
+                             Launch(1010, 1), Kernel(1100, ",\"dur\":454.5", 1)}));
+  EXPECT_THAT(profile.bound_why,
+              HasSubstr(absl::StrFormat("busy only %.0f %%", *profile.gpu_util * 100)));
 }
 
 }  // namespace
