@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace libreyolo {
 
@@ -30,7 +31,28 @@ using LogFields = std::initializer_list<LogField>;
 class LogSink {
  public:
   virtual ~LogSink() = default;
-  virtual void Write(LogLevel level, absl::string_view event, LogFields fields) = 0;
+  virtual void Write(LogLevel level, absl::string_view event,
+                     absl::Span<const LogField> fields) = 0;
+};
+
+// While it lives, each line that this thread logs ends in its field too, so that code which knows
+// nothing of jobs need not be told of them:
+//
+//   const LogScope scope("job", place.job_id);
+//
+// Scopes nest; they are destroyed in the reverse order, on the thread that made them.
+class LogScope {
+ public:
+  // `key` outlives the scope.
+  LogScope(absl::string_view key, absl::string_view value);
+  ~LogScope();
+  LogScope(const LogScope&) = delete;
+  LogScope& operator=(const LogScope&) = delete;
+
+ private:
+  friend void Log(LogLevel level, absl::string_view event, LogFields fields);
+  const LogField field_;
+  const LogScope* const outer_;
 };
 
 // Called once by main() before threads start.

@@ -1,9 +1,16 @@
 #include "server/log/log_spdlog.h"
 
+#include <poll.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/rotating_file_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <mutex>
+#include <string>
 
 namespace libreyolo {
 namespace {
@@ -44,11 +51,51 @@ void AppendValue(const std::string& value, std::string& out) {
   out += '"';
 }
 
+// stderr may be a pipe that nobody reads. Who logs must not stand still for that: after one wait
+// lines are dropped until there is room again, and then their number is told.
+class PatientStderrSink : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (!HasRoom(lost_lines_ == 0 ? kFirstWaitMs : 0)) {
+      ++lost_lines_;
+      return;
+    }
+    spdlog::memory_buf_t text;
+    if (lost_lines_ > 0) {
+      const std::string payload = "log lines lost count=" + std::to_string(lost_lines_);
+      formatter_->format({message.logger_name, spdlog::level::warn, payload}, text);
+      lost_lines_ = 0;
+    }
+    formatter_->format(message, text);
+    // A pipe that has room takes as much as PIPE_BUF at once.
+    for (size_t at = 0; at < text.size();) {
+      if (at > 0 && !HasRoom(kFirstWaitMs)) return;
+      const size_t piece = std::min<size_t>(text.size() - at, PIPE_BUF);
+      const ssize_t count = write(STDERR_FILENO, text.data() + at, piece);
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return;  // closed: nobody wants to know
+      at += static_cast<size_t>(count);
+    }
+  }
+  void flush_() override {}
+
+ private:
+  static constexpr int kFirstWaitMs = 200;
+
+  static bool HasRoom(int wait_ms) {
+    pollfd place = {STDERR_FILENO, POLLOUT, 0};
+    const int ready = poll(&place, 1, wait_ms);
+    return ready > 0 || (ready < 0 && errno != EINTR);  // an error shows on writing
+  }
+
+  int64_t lost_lines_ = 0;
+};
+
 class SpdlogSink : public LogSink {
  public:
   explicit SpdlogSink(std::shared_ptr<spdlog::logger> logger) : logger_(std::move(logger)) {}
 
-  void Write(LogLevel level, absl::string_view event, LogFields fields) override {
+  void Write(LogLevel level, absl::string_view event, absl::Span<const LogField> fields) override {
     if (!logger_->should_log(ToSpdlog(level))) return;
     std::string line(event.data(), event.size());
     for (const LogField& field : fields) {
@@ -70,8 +117,8 @@ absl::StatusOr<std::unique_ptr<LogSink>> MakeSpdlogSink(const std::string& path,
   try {
     std::shared_ptr<spdlog::logger> logger;
     if (path.empty()) {
-      logger = std::make_shared<spdlog::logger>("libreyolod",
-                                                std::make_shared<spdlog::sinks::stderr_sink_mt>());
+      logger =
+          std::make_shared<spdlog::logger>("libreyolod", std::make_shared<PatientStderrSink>());
     } else {
       logger = std::make_shared<spdlog::logger>(
           "libreyolod", std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, 8u << 20, 3));

@@ -11,7 +11,9 @@
 namespace libreyolo {
 
 // A sink that appends to `path` (rotating at 8 MiB, 3 files kept), or to stderr when `path` is
-// empty. Thread-safe. Internal when the file cannot be opened.
+// empty. Where stderr is a pipe that nobody reads, lines are dropped, and counted in the next one
+// that gets through; who logs waits for it no longer than a moment. Thread-safe. Internal when the
+// file cannot be opened.
 absl::StatusOr<std::unique_ptr<LogSink>> MakeSpdlogSink(const std::string& path, LogLevel lowest);
 
 }  // namespace libreyolo

@@ -162,6 +162,7 @@ void JobManager::AwaitDevice(const std::string& id, const WorkerExit& exit, int6
   const Job* job = FindActive(id);
   if (job == nullptr) return;
   deps_.executor.Submit([this, id, exit, pid, device = job->record.device] {
+    const LogScope scope("job", id);
     const bool there = deps_.is_on_device(device, pid);
     deps_.runner.Post([this, id, exit, pid, there] {
       if (there) {

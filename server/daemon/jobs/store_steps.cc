@@ -57,6 +57,7 @@ absl::StatusOr<worker_link::WorkerPlan> StoreSteps::Prepare(const JobPlace& plac
                                                             const std::string& device,
                                                             const std::atomic<bool>& cancelled,
                                                             const ProgressFn& progress) {
+  const LogScope scope("job", place.job_id);
   // The project is known before its first file exists, so that a crash leaves nothing that start-up
   // cannot find.
   LY_RETURN_IF_ERROR(index_.AddProject({place.workspace, place.project}));
