@@ -311,12 +311,18 @@ absl::StatusOr<StoreFigures> Daemon::CountStore() const {
   struct statvfs disk {};
   if (statvfs(config_.state_dir.c_str(), &disk) != 0)
     return ErrnoStatus(errno, "look at", config_.state_dir);
+  const Retention::Counts removed = retention_->counts();
   return StoreFigures{totals.profile_count,
                       totals.profile_bytes,
                       totals.replaced_count,
                       totals.replaced_bytes,
                       totals.upload_bytes,
-                      static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize)};
+                      static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize),
+                      removed.by_age,
+                      removed.by_count,
+                      removed.by_bytes,
+                      removed.bytes,
+                      removed.failed};
 }
 
 // Every while: a disk that is full or gone shows before a job is lost to it.

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/version.h"
+#include "server/daemon/metrics/process_figures.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -36,12 +37,31 @@ const prometheus::Histogram::BucketBoundaries kCallSeconds = {0.001, 0.005, 0.02
 
 std::string StateLabel(JobState state) { return absl::AsciiStrToLower(Name(state)); }
 
-MetricFamily GaugeFamily(const std::string& name, const std::string& help) {
+MetricFamily FamilyOf(prometheus::MetricType type, const std::string& name,
+                      const std::string& help) {
   MetricFamily family;
   family.name = name;
   family.help = help;
-  family.type = prometheus::MetricType::Gauge;
+  family.type = type;
   return family;
+}
+
+MetricFamily GaugeFamily(const std::string& name, const std::string& help) {
+  return FamilyOf(prometheus::MetricType::Gauge, name, help);
+}
+
+MetricFamily CounterFamily(const std::string& name, const std::string& help) {
+  return FamilyOf(prometheus::MetricType::Counter, name, help);
+}
+
+double Count(int64_t number) { return static_cast<double>(number); }
+
+void AddCounter(MetricFamily& family, double value, const char* label = nullptr,
+                const std::string& labelled = "") {
+  prometheus::ClientMetric metric;
+  if (label != nullptr) metric.label.push_back({label, labelled});
+  metric.counter.value = value;
+  family.metric.push_back(std::move(metric));
 }
 
 void AddGauge(MetricFamily& family, double value, const char* label = nullptr,
@@ -103,7 +123,28 @@ struct Metrics::Parts : public prometheus::Collectable {
     }
     if (!ages.metric.empty()) out.push_back(std::move(ages));
     if (const absl::StatusOr<StoreFigures> figures = store(); figures.ok()) Add(*figures, out);
+    Add(ReadProcessFigures(), out);
     return out;
+  }
+
+  // Under the names that all processes have at Prometheus.
+  static void Add(const ProcessFigures& process, std::vector<MetricFamily>& out) {
+    const auto gauge = [&](const char* name, const char* help, double value) {
+      AddGauge(out.emplace_back(GaugeFamily(name, help)), value);
+    };
+    gauge("process_resident_memory_bytes", "Memory of the daemon itself",
+          static_cast<double>(process.resident_bytes));
+    gauge("libreyolod_heap_bytes", "Of it allocated and not freed",
+          static_cast<double>(process.heap_bytes));
+    gauge("process_open_fds", "Files and connections that it has open",
+          static_cast<double>(process.open_files));
+    gauge("libreyolod_threads", "Threads of the daemon itself",
+          static_cast<double>(process.threads));
+    gauge("process_start_time_seconds", "When it started, as seconds since 1970",
+          process.start_unix_seconds);
+    MetricFamily cpu = CounterFamily("process_cpu_seconds_total", "CPU time of the daemon itself");
+    AddCounter(cpu, process.cpu_seconds);
+    out.push_back(std::move(cpu));
   }
 
   static void Add(const StoreFigures& figures, std::vector<MetricFamily>& out) {
@@ -116,7 +157,19 @@ struct Metrics::Parts : public prometheus::Collectable {
     AddGauge(count, static_cast<double>(figures.replaced_count), "kind", "replaced_profiles");
     MetricFamily free = GaugeFamily("libreyolod_store_free_bytes", "Bytes free on its disk");
     AddGauge(free, static_cast<double>(figures.free_bytes));
-    for (MetricFamily* family : {&bytes, &count, &free}) out.push_back(std::move(*family));
+    MetricFamily removed = CounterFamily("libreyolod_retention_removed_total",
+                                         "Results that retention removed, by the limit");
+    AddCounter(removed, Count(figures.removed_by_age), "limit", "age");
+    AddCounter(removed, Count(figures.removed_by_count), "limit", "count");
+    AddCounter(removed, Count(figures.removed_by_bytes), "limit", "bytes");
+    MetricFamily removed_bytes =
+        CounterFamily("libreyolod_retention_removed_bytes_total", "Bytes of those results");
+    AddCounter(removed_bytes, Count(figures.removed_bytes));
+    MetricFamily failed = CounterFamily("libreyolod_retention_failures_total",
+                                        "Removals that did not work and are tried again");
+    AddCounter(failed, Count(figures.failed_removals));
+    for (MetricFamily* family : {&bytes, &count, &free, &removed, &removed_bytes, &failed})
+      out.push_back(std::move(*family));
   }
 
   std::string Bounded(const std::string& reason) {

@@ -20,6 +20,13 @@ struct StoreFigures {
   int64_t replaced_bytes = 0;
   int64_t upload_bytes = 0;
   int64_t free_bytes = 0;  // of its disk
+
+  // What retention has removed since the start.
+  int64_t removed_by_age = 0;
+  int64_t removed_by_count = 0;
+  int64_t removed_by_bytes = 0;
+  int64_t removed_bytes = 0;
+  int64_t failed_removals = 0;
 };
 
 class Metrics : public JobObserver, public CallObserver {

@@ -1,11 +1,15 @@
 #include "server/daemon/metrics/metrics.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <ctime>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/daemon/metrics/process_figures.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -72,6 +76,44 @@ TEST(MetricsTest, WhatTheStoreHoldsIsAskedForEachTime) {
   });
   EXPECT_THAT(metrics.Text(), HasSubstr("libreyolod_store_bytes{kind=\"uploads\"} 5\n"));
   EXPECT_THAT(metrics.Text(), HasSubstr("libreyolod_store_bytes{kind=\"uploads\"} 6\n"));
+}
+
+TEST(MetricsTest, TellsWhatRetentionRemoved) {
+  StoreFigures figures;
+  figures.removed_by_age = 1;
+  figures.removed_by_bytes = 2;
+  figures.removed_bytes = 12345;
+  figures.failed_removals = 3;
+  const Metrics metrics([figures]() -> absl::StatusOr<StoreFigures> { return figures; });
+  for (const char* line : {"libreyolod_retention_removed_total{limit=\"age\"} 1",
+                           "libreyolod_retention_removed_total{limit=\"count\"} 0",
+                           "libreyolod_retention_removed_total{limit=\"bytes\"} 2",
+                           "libreyolod_retention_removed_bytes_total 12345",
+                           "libreyolod_retention_failures_total 3"}) {
+    EXPECT_THAT(metrics.Text(), HasSubstr(absl::StrCat(line, "\n")));
+  }
+}
+
+TEST(ProcessFiguresTest, AreThoseOfThisProcess) {
+  const ProcessFigures before = ReadProcessFigures();
+  const std::string held(64 << 20, 'x');
+  const int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const ProcessFigures after = ReadProcessFigures();
+  close(file);
+  EXPECT_GE(after.resident_bytes, before.resident_bytes + (32 << 20)) << held.size();
+  EXPECT_GE(after.heap_bytes, before.heap_bytes + (64 << 20));
+  EXPECT_EQ(after.open_files, before.open_files + 1);
+  EXPECT_GE(after.threads, 1);
+  EXPECT_GT(after.cpu_seconds, 0);
+  EXPECT_NEAR(after.start_unix_seconds, static_cast<double>(time(nullptr)), 3600);
+}
+
+TEST(MetricsTest, TellsOfTheProcess) {
+  const Metrics metrics(&NoStore);
+  for (const char* name : {"process_resident_memory_bytes ", "process_open_fds ",
+                           "process_cpu_seconds_total ", "libreyolod_heap_bytes "}) {
+    EXPECT_THAT(metrics.Text(), HasSubstr(absl::StrCat("\n", name)));
+  }
 }
 
 }  // namespace
