@@ -47,19 +47,17 @@ absl::Status Publish(const std::string& top, const std::string& folder) {
 }  // namespace
 
 absl::StatusOr<std::string> FetchDataset(const FoundDataset& dataset,
-                                         const std::string& bearer_token,
+                                         const std::string& bearer_token, int64_t min_free_bytes,
                                          const std::atomic<bool>& cancelled,
                                          const DownloadProgress& progress) {
   DownloadRequest request;
   request.url = dataset.url;
   request.target = dataset.archive;
   request.bearer_token = bearer_token;
+  request.min_free_bytes = min_free_bytes;
   const auto result = DownloadFile(request, cancelled, progress);
   if (!result.ok()) {
-    if (HasReason(result.status(), reason::kCancelled) ||
-        HasReason(result.status(), reason::kDigestMismatch)) {
-      return result.status();
-    }
+    if (TellsAll(result.status())) return result.status();
     return DatasetNotFound(dataset.name,
                            absl::StrCat("it is not in the workspace, the datasets folders or the "
                                         "cache, and ",
@@ -70,8 +68,9 @@ absl::StatusOr<std::string> FetchDataset(const FoundDataset& dataset,
     std::error_code ignored;
     fs::remove_all(staging, ignored);
   };
-  const absl::Status unpacked =
-      UnpackZip(dataset.archive, staging, UnpackLimits(), cancelled, nullptr);
+  UnpackLimits limits;
+  limits.min_free_bytes = min_free_bytes;
+  const absl::Status unpacked = UnpackZip(dataset.archive, staging, limits, cancelled, nullptr);
   if (absl::IsInvalidArgument(unpacked)) {
     // What was downloaded is of no use: the next try fetches it anew.
     unlink(dataset.archive.c_str());

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -23,6 +24,7 @@
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/base/unique_fd.h"
+#include "server/daemon/store/disk_room.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -47,6 +49,9 @@ struct Transfer {
   int64_t last_progress_ns = 0;
   bool over_limit = false;
   int write_error = 0;
+  std::string folder;
+  int64_t min_free_bytes = 0;
+  absl::Status room;  // whether the disk has enough of it
 };
 
 absl::Status Cancelled() { return MakeError(reason::kCancelled, "the download was cancelled"); }
@@ -86,6 +91,14 @@ size_t OnBody(char* data, size_t size, size_t count, void* user) {
     rewind(transfer.file);
     transfer.start = 0;
     transfer.truncated_start = true;
+  }
+  if (transfer.received == 0) {
+    curl_off_t coming = 0;  // -1 where the hub does not tell
+    curl_easy_getinfo(transfer.curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &coming);
+    coming = std::max<curl_off_t>(coming, 0);
+    transfer.over_limit = coming > transfer.limit - transfer.start;
+    transfer.room = CheckDiskRoom(transfer.folder, coming, transfer.min_free_bytes, "a download");
+    if (transfer.over_limit || !transfer.room.ok()) return 0;
   }
   transfer.received += static_cast<int64_t>(size * count);
   if (transfer.start + transfer.received > transfer.limit) {
@@ -168,6 +181,8 @@ Outcome Attempt(const DownloadRequest& request, const std::string& part, std::st
   transfer.limit = request.max_bytes;
   transfer.cancelled = &cancelled;
   transfer.progress = &progress;
+  transfer.folder = std::filesystem::path(part).parent_path();
+  transfer.min_free_bytes = request.min_free_bytes;
   struct stat info;
   transfer.start = fstat(fileno(file.get()), &info) == 0 ? info.st_size : 0;
 
@@ -216,6 +231,10 @@ Outcome Attempt(const DownloadRequest& request, const std::string& part, std::st
   }
   if (transfer.write_error != 0) {
     status = ErrnoStatus(transfer.write_error, "write", part);
+    return Outcome::kFinal;
+  }
+  if (!transfer.room.ok()) {
+    status = transfer.room;
     return Outcome::kFinal;
   }
   if (transfer.over_limit) {
@@ -296,6 +315,11 @@ absl::StatusOr<DownloadResult> DownloadFile(const DownloadRequest& request,
   }
   unlink(part_etag.c_str());
   return Publish(part, request.target, linked_digest);
+}
+
+bool TellsAll(const absl::Status& status) {
+  return HasReason(status, reason::kCancelled) || HasReason(status, reason::kDigestMismatch) ||
+         HasReason(status, reason::kDiskFull) || HasReason(status, reason::kLimitExceeded);
 }
 
 }  // namespace libreyolo::daemon

@@ -19,6 +19,7 @@ struct DownloadRequest {
   std::string target;
   std::string bearer_token;  // sent to the URL's own host only
   int64_t max_bytes = int64_t{4} << 30;
+  int64_t min_free_bytes = 0;  // what the target's disk must have left afterwards
   // Pauses before each further attempt.
   std::vector<absl::Duration> pauses = {absl::Seconds(1), absl::Seconds(2), absl::Seconds(4)};
 };
@@ -37,6 +38,7 @@ using DownloadProgress = std::function<void(int64_t done, int64_t total)>;
 //   Unavailable      the connection broke off in every attempt
 //   DIGEST_MISMATCH  what came is not what the server named; it was removed
 //   LIMIT_EXCEEDED   more than `max_bytes`
+//   DISK_FULL        the disk has no room for what the hub says is coming
 //   CANCELLED        `cancelled` turned true; the part stays for the next time
 //
 // A part is resumed only if the server still has the same file (If-Range). Two downloaders of one
@@ -44,5 +46,9 @@ using DownloadProgress = std::function<void(int64_t done, int64_t total)>;
 absl::StatusOr<DownloadResult> DownloadFile(const DownloadRequest& request,
                                             const std::atomic<bool>& cancelled,
                                             const DownloadProgress& progress);
+
+// True for an error of DownloadFile that tells its user all there is to know: CANCELLED,
+// DIGEST_MISMATCH, DISK_FULL, LIMIT_EXCEEDED. Of others the caller says what they were for.
+bool TellsAll(const absl::Status& status);
 
 }  // namespace libreyolo::daemon

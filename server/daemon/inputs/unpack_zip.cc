@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <zip.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "common/base/relative_path.h"
 #include "common/base/status_macros.h"
 #include "common/base/unique_fd.h"
+#include "server/daemon/store/disk_room.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -56,9 +58,12 @@ class Unpacker {
       : path_(path), archive_(std::move(archive)), folder_(folder), limits_(limits) {}
 
   int64_t count() const { return zip_get_num_entries(archive_.get(), 0); }
+  // By what the entries say of themselves; each is held to that when it is unpacked.
+  absl::Status CheckRoom() const;
   absl::Status Unpack(int64_t index);
 
  private:
+  absl::Status TooLarge() const;
   absl::Status Copy(int64_t index, const std::string& target, uint64_t stated_bytes);
 
   const std::string& path_;
@@ -68,6 +73,27 @@ class Unpacker {
   int64_t written_bytes_ = 0;
   std::vector<char> buffer_ = std::vector<char>(kChunkBytes);
 };
+
+absl::Status Unpacker::CheckRoom() const {
+  uint64_t bytes = 0;
+  const auto most = static_cast<uint64_t>(limits_.max_bytes);
+  zip_stat_t info;
+  for (int64_t i = 0; i < count() && bytes <= most; ++i) {
+    if (zip_stat_index(archive_.get(), static_cast<zip_uint64_t>(i), 0, &info) != 0 ||
+        (info.valid & ZIP_STAT_SIZE) == 0) {
+      continue;  // refused when its turn comes
+    }
+    bytes += std::min<uint64_t>(info.size, most + 1);
+  }
+  if (bytes > most) return TooLarge();
+  return CheckDiskRoom(folder_, static_cast<int64_t>(bytes), limits_.min_free_bytes,
+                       "an archive's files");
+}
+
+absl::Status Unpacker::TooLarge() const {
+  return MakeError(reason::kLimitExceeded,
+                   absl::StrCat(path_, " unpacks to more than ", limits_.max_bytes, " bytes"));
+}
 
 absl::Status Unpacker::Unpack(int64_t index) {
   zip_stat_t info;
@@ -106,10 +132,7 @@ absl::Status Unpacker::Copy(int64_t index, const std::string& target, uint64_t s
     done += static_cast<uint64_t>(got);
     written_bytes_ += got;
     if (done > stated_bytes) return Damaged(path_, "an entry is larger than it says");
-    if (written_bytes_ > limits_.max_bytes) {
-      return MakeError(reason::kLimitExceeded,
-                       absl::StrCat(path_, " unpacks to more than ", limits_.max_bytes, " bytes"));
-    }
+    if (written_bytes_ > limits_.max_bytes) return TooLarge();
     LY_RETURN_IF_ERROR(WriteAll(file.get(), buffer_.data(), static_cast<size_t>(got), target));
   }
   if (done != stated_bytes) return Damaged(path_, "an entry is shorter than it says");
@@ -135,6 +158,7 @@ absl::Status UnpackZip(const std::string& archive, const std::string& folder,
     return MakeError(reason::kLimitExceeded,
                      absl::StrCat(archive, " holds ", unpacker.count(), " files, over the limit"));
   }
+  LY_RETURN_IF_ERROR(unpacker.CheckRoom());
   LY_RETURN_IF_ERROR(MakeDirectories(folder));
   for (int64_t i = 0; i < unpacker.count(); ++i) {
     if (cancelled.load()) return MakeError(reason::kCancelled, "cancelled while unpacking");

@@ -153,12 +153,10 @@ absl::StatusOr<JobInputs::Weights> JobInputs::FetchWeights(const job::JobSpec& s
       request.url = found.url;
       request.target = found.target;
       request.bearer_token = settings_.hub_token;
+      request.min_free_bytes = settings_.min_free_bytes;
       const auto result = DownloadFile(request, cancelled, progress);
       if (!result.ok()) {
-        if (HasReason(result.status(), reason::kCancelled) ||
-            HasReason(result.status(), reason::kDigestMismatch)) {
-          return result.status();
-        }
+        if (TellsAll(result.status())) return result.status();
         return WeightsNotFound(spec.weights.text,
                                absl::StrCat("looked in weights/, the workspace and the cache, and ",
                                             result.status().message()));
@@ -241,8 +239,9 @@ absl::StatusOr<std::vector<std::string>> JobInputs::FetchSource(
   if (found.is_sample) return std::vector<std::string>{};
   if (!uploaded.empty()) found.yaml_path = absl::StrCat(input_dir, "/", found.yaml_path);
   if (found.yaml_path.empty()) {
-    LY_ASSIGN_OR_RETURN(found.yaml_path,
-                        FetchDataset(found, settings_.hub_token, cancelled, progress));
+    LY_ASSIGN_OR_RETURN(
+        found.yaml_path,
+        FetchDataset(found, settings_.hub_token, settings_.min_free_bytes, cancelled, progress));
   }
   return std::vector<std::string>{found.yaml_path};
 }

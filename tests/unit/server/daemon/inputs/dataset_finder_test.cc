@@ -109,7 +109,7 @@ class DatasetFetcherTest : public DatasetFinderTest {
     auto found = FindDataset("coco128", places_);
     if (!found.ok()) return found.status();
     if (!found->yaml_path.empty()) return found->yaml_path;
-    return FetchDataset(*found, "", cancelled_, [](int64_t, int64_t) {});
+    return FetchDataset(*found, "", 0, cancelled_, [](int64_t, int64_t) {});
   }
   std::string ZipOf(const std::vector<std::pair<std::string, std::string>>& files) {
     WriteZip(dir_ / "hub.zip", files);

@@ -89,6 +89,16 @@ TEST_F(HubDownloadTest, AFileArrivesWholeAndChecked) {
   EXPECT_EQ(progress_.back().second, 5000);
 }
 
+TEST_F(HubDownloadTest, ADiskWithoutRoomIsFoundBeforeTheFirstByte) {
+  HttpServer hub(&Hub);
+  request_.min_free_bytes = int64_t{1} << 60;
+  const auto result = Download(hub.Url("/t.pt"));
+  EXPECT_THAT(result.status(), FailsWith(reason::kDiskFull));
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr("of 5000 bytes"));
+  EXPECT_EQ(Cached(".part"), "");
+  EXPECT_EQ(hub.requests().size(), 1u);  // another try would find no more room
+}
+
 TEST_F(HubDownloadTest, WithoutADigestItSaysSo) {
   HttpServer hub([](const HttpRequest&) { return HttpServer::Answer(200, kFile); });
   ASSERT_OK_AND_ASSIGN(const DownloadResult result, Download(hub.Url("/t.pt")));

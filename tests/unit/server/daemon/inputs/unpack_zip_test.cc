@@ -87,6 +87,12 @@ TEST_F(UnpackZipTest, DamagedArchivesAreSaidToBeSo) {
   EXPECT_FALSE(Unpack().ok());
 }
 
+TEST_F(UnpackZipTest, ADiskWithoutRoomIsFoundBeforeTheFirstFile) {
+  EXPECT_THAT(UnpackFiles({{"a", "1"}}, {.min_free_bytes = int64_t{1} << 60}),
+              FailsWith(reason::kDiskFull));
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "out"));
+}
+
 TEST_F(UnpackZipTest, CancelEndsIt) {
   cancelled_ = true;
   EXPECT_THAT(UnpackFiles({{"a", "1"}}), FailsWith(reason::kCancelled));
