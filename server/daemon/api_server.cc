@@ -4,7 +4,9 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
+#include <algorithm>
 #include <chrono>
+#include <climits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,19 +22,25 @@ constexpr int kMaxStreamsPerConnection = 128;
 constexpr int kAccounts = 128;
 constexpr int kLocalAccounts = 2;  // the user and root
 
-int ToMs(absl::Duration duration) { return static_cast<int>(absl::ToInt64Milliseconds(duration)); }
+constexpr absl::Duration kSignOfLife = absl::Seconds(20);
+
+// gRPC takes milliseconds as an int.
+int ToMs(absl::Duration duration) {
+  return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(duration), 1, INT_MAX));
+}
 
 // A peer that says nothing for long is gone, and one that never says what it wants must go.
-void SetDeadlines(bool local, grpc::ServerBuilder& builder) {
+void SetDeadlines(const ApiServer::Options& options, grpc::ServerBuilder& builder) {
   // TLS and the first frames of HTTP/2.
-  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, ToMs(absl::Seconds(20)));
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, ToMs(absl::Minutes(1)));
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, ToMs(absl::Seconds(20)));
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, ToMs(options.handshake_timeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, ToMs(options.keepalive));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                             ToMs(std::min(options.keepalive, kSignOfLife)));
   // Clients ask too, whether it is still there while they wait for a job.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              ToMs(absl::Seconds(10)));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, ToMs(absl::Minutes(10)));
-  if (local) return;
+  if (options.local) return;
   // What hangs in a call that was begun and never sent holds its place no longer than this. Who
   // watches a job attaches again; transfers go on where they were.
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, ToMs(absl::Hours(1)));
@@ -70,7 +78,7 @@ absl::Status ApiServer::Build(const std::vector<grpc::Service*>& services) {
   // No call of ours is compressed, and a small one could grow large before its size is looked at.
   for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP})
     builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
-  SetDeadlines(options_.local, builder);
+  SetDeadlines(options_, builder);
   if (has_sockets) {
     entrances_ =
         std::make_unique<AccountEntrances>(builder, options_.local ? kLocalAccounts : kAccounts);

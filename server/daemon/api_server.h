@@ -27,8 +27,10 @@ class ApiServer {
     bool reflection = false;           // tells callers, without asking who they are, what there is
     bool local = false;                // one user's: no other account than root gets in
     Door::Limits connections;
-    CallObserver* observer = nullptr;  // told of every call; outlives the server
-    HealthFacts health;                // at first
+    absl::Duration handshake_timeout = absl::Seconds(20);
+    absl::Duration keepalive = absl::Minutes(1);  // silence before a sign of life is asked for
+    CallObserver* observer = nullptr;             // told of every call; outlives the server
+    HealthFacts health;                           // at first
   };
   // `services` outlive it. Callers get in from here on. InvalidArgument for files of TLS that are
   // of no use.

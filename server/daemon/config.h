@@ -43,6 +43,8 @@ struct Config {
   int64_t max_connections_per_peer = 256;
   int64_t max_calls_per_user = 2000;
   absl::Duration stall_timeout = absl::Minutes(1);
+  absl::Duration handshake_timeout = absl::Seconds(20);
+  absl::Duration keepalive = absl::Minutes(1);
   int64_t min_free_bytes = int64_t{256} << 20;
   TlsFiles tls;            // without a certificate: no TLS
   std::string users_path;  // empty: nobody is told apart by a token

@@ -380,6 +380,8 @@ absl::Status Daemon::StartServer() {
   options.health = Health();
   options.connections = {static_cast<int>(config_.max_connections),
                          static_cast<int>(config_.max_connections_per_peer)};
+  options.handshake_timeout = config_.handshake_timeout;
+  options.keepalive = config_.keepalive;
   LY_ASSIGN_OR_RETURN(server_, ApiServer::Start(std::move(options),
                                                 {job_service_.get(), profile_service_.get(),
                                                  device_service_.get(), server_service_.get()}));

@@ -6,10 +6,12 @@ import pathlib
 import re
 import socket
 import threading
+import unittest
 
 import remote
 import support
 
+FAKETIME = sorted(pathlib.Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 FAKE_NVML = pathlib.Path(os.environ["LIBREYOLO_TEST_BIN_DIR"]) / "libfake_nvml.so"
 
 
@@ -200,11 +202,19 @@ class RemoteDoctorTest(Doctor, remote.RemoteTest):
         self.assertEqual(checks["access"]["health"], "FAILED")
         self.assertIn("does not know this token", checks["access"]["text"])
 
-    def test_a_clock_that_is_off(self):
-        # The daemon's clock cannot be turned here; the client's can, where faketime is there.
+    def test_clocks_that_agree(self):
         self.serve_users()
         text = self.doctor(3, **self.as_user("root-ops"))["clock"]["text"]
         self.assertTrue(re.fullmatch("the server's is this machine's", text), text)
+
+    @unittest.skipUnless(FAKETIME, "libfaketime is not installed")
+    def test_a_clock_that_is_off(self):
+        self.serve_users()
+        wrong = {"LD_PRELOAD": str(FAKETIME[0]), "FAKETIME": "+1h", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        clock = self.doctor(3, **self.as_user("root-ops", **wrong))["clock"]
+        self.assertEqual(clock["health"], "warning")
+        self.assertTrue(re.fullmatch("the server's is (1h|59m59).* behind", clock["text"]), clock["text"])
+        self.assertIn("set-ntp", clock["hints"][0])
 
 
 if __name__ == "__main__":

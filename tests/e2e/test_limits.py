@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import unittest
 
@@ -116,6 +117,43 @@ class PatternTest(remote.RemoteTest):
         # What takes others for ever is linear here.
         self.libreyolo("profile", "kernels", "runs/profile.json", "--grep", "(a*)*(a|aa)+$", env=self.as_user("alice"),
                        timeout=20)
+
+
+
+class DeadlineTest(remote.RemoteTest):
+    """Connections whose other end is there and does nothing."""
+
+    def ends(self, connection):
+        connection.settimeout(20)
+        try:
+            while connection.recv(65536):
+                pass
+        except ConnectionError:
+            pass
+
+    def connect(self):
+        host, port = self.address.rsplit(":", 1)
+        connection = socket.create_connection((host, int(port)), timeout=20)
+        self.addCleanup(connection.close)
+        return connection
+
+    def test_a_connection_that_is_not_set_up(self):
+        self.serve_users("--handshake-timeout", 1)
+        silent, half = self.connect(), self.connect()
+        half.sendall(b"\x16\x03\x01\x02\x00\x01")  # the first bytes of a ClientHello
+        without_http = self.connect_tls()
+        for connection in (silent, half, without_http):
+            self.ends(connection)  # else it times out
+        self.succeed("jobs", "list", env=self.as_user("alice"))
+
+    def test_a_caller_that_gives_no_sign_of_life(self):
+        self.serve("--tokens", self.token_file, "--keepalive", 1)
+        connection = self.connect()
+        call = remote.RawCall(connection)
+        # A call that stays open; nothing here ever answers a ping.
+        call.headers("ProfileService/UploadBlob", self.tokens["alice"])
+        self.ends(connection)
+        self.succeed("jobs", "list", env={"LIBREYOLO_SERVER": self.address, "LIBREYOLO_TOKEN": self.tokens["alice"]})
 
 
 if __name__ == "__main__":
