@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Many jobs of the shipped daemon and client, with workers, clients and the daemon killed, a disk that fills up, a project
 and a store that become read-only, a wall clock that is set, a file system that cannot exchange, uploads that break off and
-connections that stall; at the end nothing may be lost or left over. The worker is tests/support/scripted_worker. Everything
-random follows from --seed, up to the scheduling of processes."""
+connections that stall, and retention at work; at the end nothing may be lost or left over. The worker is
+tests/support/scripted_worker. Everything random follows from --seed, up to the scheduling of processes."""
 
 import argparse
 import collections
@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import socket
@@ -25,6 +26,8 @@ import soak_store
 
 KB = 1024
 TRIALS = 3
+MAX_PINS = 12
+HOLD_SECONDS = 11
 GOOD = "hello\nstage warming_up\nprogress warm-up 1 1\nstage measuring\nprogress measure 5 5\n"
 ENDING = "trace own\nfinish\n"
 # What becomes of a client's command: its result, a job without profile, the daemon gone or full, interrupted.
@@ -76,10 +79,13 @@ class Soak:
         self.counts = collections.Counter()
         self.wrong = []
         self.done = set()      # jobs that a client was told to have succeeded
+        self.pinned = set()    # of them those that a client was told to have pinned
         self.known = set()     # jobs that a client was told of
         self.memory = []       # (jobs begun, KB) of the last daemon
         self.lock = threading.Lock()
+        self.last = None       # the job that was asked for at the very end
         self.begun = 0
+        self.retain_count = max(25, args.jobs // 4)
         self.faults_to_come = True
         self.stop = threading.Event()
         self.may_kill_daemon = threading.Event()
@@ -154,7 +160,8 @@ class Soak:
             self.daemon = subprocess.Popen(
                 [self.args.bin / "libreyolod", "--listen", self.address, "--store", self.store, "--lock-dir",
                  self.scratch, "--worker", self.scratch / "worker", "--cache", self.scratch / "cache", "--hub",
-                 "http://127.0.0.1:9", "--heartbeat", "1", "--min-free", "0"], env=self.daemon_env(), stderr=out)
+                 "http://127.0.0.1:9", "--heartbeat", "1", "--min-free", "0",
+                 "--retain-count", str(self.retain_count)], env=self.daemon_env(), stderr=out)
         deadline = time.monotonic() + 60
         while b"listening" not in log.read_bytes()[before:]:
             if self.daemon.poll() is not None or time.monotonic() > deadline:
@@ -198,13 +205,15 @@ class Soak:
         words = ["profile", "infer", "--device", "cpu", "--weights", "random", "--size", "t", "--imgsz", 64, "--warmup",
                  1, "--runs", 5, "--json", "--project", f"runs/{project}"]
         words += ["--repeat", TRIALS] if project == "repeat" else []
-        way = dice.choices(["waits", "detached", "killed", "interrupted", "stalled", "reads", "uploads"],
-                           [38, 22, 12, 8, 8, 8, 4])[0]
+        way = dice.choices(["waits", "detached", "killed", "interrupted", "stalled", "reads", "uploads", "pins"],
+                           [37, 22, 12, 8, 8, 8, 4, 1])[0]
         self.count(f"client {way}")
         if way == "reads":
             self.read(dice)
         if way == "uploads":
             self.upload(dice)
+        if way == "pins":
+            self.pin(dice)
         process = self.client(*words, *(["--detach"] if way == "detached" else []))
         if way in ("killed", "interrupted", "stalled"):
             time.sleep(dice.uniform(0, 0.25))
@@ -239,6 +248,16 @@ class Soak:
         if known:
             self.ask("profile", "get", dice.choice(known), "img_per_s")
         self.ask("profile", "list", "--top", 20)
+
+    def pin(self, dice):
+        with self.lock:
+            known = sorted(self.done - self.pinned)
+            full = len(self.pinned) >= MAX_PINS
+        if known and not full:
+            job = dice.choice(known)
+            if self.ask("profile", "pin", job)[0] == 0:  # else retention was faster, or the daemon is gone
+                with self.lock:
+                    self.pinned.add(job)
 
     def upload(self, dice):
         """A file of the client's own, which goes to the server; every other time the client is killed under way."""
@@ -409,11 +428,12 @@ class Soak:
     def check_alive(self):
         """One more job, now that all is quiet: the device is free, and the daemon holds nothing of the others."""
         descriptors = []
-        for _ in range(2):
+        for pause in (HOLD_SECONDS, 0.5):  # retention passes over what somebody read a moment ago
             code, out, error = self.ask("profile", "infer", "--device", "cpu", "--weights", "random", "--size", "t",
                                         "--imgsz", 64, "--warmup", 1, "--runs", 5, "--json", "--project", "runs/a")
             self.expect(code == 0, f"a job after the end fails: {out}{error}")
-            time.sleep(0.5)
+            self.last = json.loads(out)["job"] if code == 0 else None
+            time.sleep(pause)
             descriptors.append(descriptor_count(self.daemon.pid))
         self.counts["descriptors at the end"] = descriptors[-1]
         # A fresh daemon has about 20 with an idle index, its socket and gRPC's own.
@@ -458,10 +478,19 @@ class Soak:
 
     def check_results(self, jobs):
         found, wrong = soak_store.read_results(self.runs)
-        rolled_forward = {job for job in found if self.was_kept(job)}
+        rolled_forward = set(found) & self.logged("commit rolled forward job=")  # their commit was completed later
         self.counts["results completed after a failed commit"] = len(
             [job for job in rolled_forward if jobs.get(job, (0, 0))[1] == 7])
-        wrong += soak_store.check_results(found, jobs, ["repeat"], TRIALS, rolled_forward)
+        removed = self.logged(r"removing profile workspace=\S+ job=")
+        self.counts["results that retention removed"] = len(removed)
+        self.counts["results pinned"] = len(self.pinned)
+        wrong += soak_store.check_results(found, jobs, ["repeat"], TRIALS, rolled_forward, removed)
+        wrong += [f"job {job} was pinned, and its result is gone" for job in self.pinned - set(found)]
+        wrong += [f"the newest result, of {job}, is gone" for job in [self.last] if job not in found]
+        # Those that somebody read a moment ago may stay a little longer.
+        kept = len(found)
+        if kept > self.retain_count + MAX_PINS:
+            wrong.append(f"{kept} results are kept, {self.retain_count} are to be")
         wrong += [f"a client knows of job {job}, the index does not" for job in self.known - set(jobs)]
         wrong += [f"a client was told that job {job} succeeded; it is {jobs.get(job)}" for job in self.done
                   if jobs.get(job, (0, 0))[1] != 6]
@@ -470,15 +499,10 @@ class Soak:
         for _, state in jobs.values():
             self.counts[f"jobs {soak_store.TERMINAL.get(state, state)}"] += 1
 
-    def was_kept(self, job):
-        """True when the daemon logged that it completed the job's commit at a later time."""
-        return f"commit rolled forward job={job}" in self.log_text
-
-    @property
-    def log_text(self):
-        if not hasattr(self, "_log"):
-            self._log = (self.scratch / "daemon.log").read_text(errors="replace")
-        return self._log
+    def logged(self, pattern):
+        """The jobs whose id the daemon logged behind this regular expression."""
+        text = (self.scratch / "daemon.log").read_text(errors="replace")
+        return set(re.findall(pattern + r"(\S+)", text))
 
     def tell(self, seconds):
         if self.args.figures:

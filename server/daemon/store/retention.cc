@@ -92,6 +92,10 @@ void Retention::RunAll() {
   for (const std::string& workspace : workspaces) Run(workspace);
 }
 
+const char* Retention::NameOf(Why why) {
+  return why == Why::kAge ? "age" : why == Why::kCount ? "count" : "bytes";
+}
+
 void Retention::Run(const std::string& workspace) {
   if (!limits_.any()) return;
   const std::lock_guard<std::mutex> lock(mu_);
@@ -130,7 +134,12 @@ absl::Status Retention::Remove(const std::string& workspace, const StoredResult&
   const absl::StatusOr<bool> removed = deps_.profiles.Remove(
       folder, result.job,
       [&](const std::vector<std::string>& paths, absl::FunctionRef<void()> move) {
-        return deps_.holds.RunIfFree(result.job, paths, move);
+        return deps_.holds.RunIfFree(result.job, paths, [&] {
+          // A daemon that is killed half-way leaves a removal that somebody has announced.
+          LogInfo("removing profile",
+                  {{"workspace", workspace}, {"job", result.job}, {"why", NameOf(why)}});
+          move();
+        });
       },
       &changes);
   // Also after a failure, which may have come half-way.
@@ -151,9 +160,7 @@ absl::Status Retention::Remove(const std::string& workspace, const StoredResult&
                     {"job", result.job},
                     {"profiles", result.profiles.size()},
                     {"bytes", result.size_bytes},
-                    {"why", why == Why::kAge     ? "age"
-                            : why == Why::kCount ? "count"
-                                                 : "bytes"},
+                    {"why", NameOf(why)},
                     {"made", absl::FormatTime(absl::RFC3339_sec, result.time, absl::UTCTimeZone())},
                     {"result", "OK"}});
   return deps_.index.ForgetResult(workspace, result.job);

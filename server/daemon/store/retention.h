@@ -68,6 +68,7 @@ class Retention {
 
  private:
   enum class Why { kAge, kCount, kBytes };
+  static const char* NameOf(Why why);
 
   absl::Status RunLocked(const std::string& workspace);
   // A job of this store made it.
