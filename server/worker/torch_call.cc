@@ -17,11 +17,14 @@ std::string FirstLine(absl::string_view text) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
-absl::Status OutOfMemory(const std::string& what) {
+absl::Status OutOfMemory(const std::string& what, const char* where) {
   return MakeError(reason::kOutOfMemory, absl::StrCat("out of memory: ", what),
-                   {"use a smaller --batch or --imgsz",
-                    "free the device's memory: another process may hold it"});
+                   {"use a smaller --batch or --imgsz", where});
 }
+
+constexpr char kOnDevice[] = "free the device's memory: another process may hold it";
+constexpr char kOnHost[] =
+    "the server's admin can raise --worker-memory, where the host has more to give";
 
 }  // namespace
 
@@ -30,14 +33,14 @@ absl::Status CallTorch(absl::FunctionRef<void()> body) {
     body();
     return absl::OkStatus();
   } catch (const c10::OutOfMemoryError& error) {
-    return OutOfMemory(FirstLine(error.what_without_backtrace()));
+    return OutOfMemory(FirstLine(error.what_without_backtrace()), kOnDevice);
   } catch (const c10::Error& error) {
     const std::string what = FirstLine(error.what_without_backtrace());
     // The host allocator has no exception type of its own.
-    if (absl::StrContains(what, "DefaultCPUAllocator")) return OutOfMemory(what);
+    if (absl::StrContains(what, "DefaultCPUAllocator")) return OutOfMemory(what, kOnHost);
     return MakeError(reason::kInternal, absl::StrCat("LibTorch: ", what));
   } catch (const std::bad_alloc&) {
-    return OutOfMemory("the host allocator gave up");
+    return OutOfMemory("the host allocator gave up", kOnHost);
   } catch (const std::exception& error) {
     return MakeError(reason::kInternal, absl::StrCat("LibTorch: ", FirstLine(error.what())));
   }

@@ -1,6 +1,7 @@
 """Real inference through the shipped binaries: client, local daemon, worker, LibTorch on the CPU."""
 
 import json
+import re
 import shutil
 import unittest
 
@@ -135,6 +136,47 @@ class InferTest(support.ClientTest):
             self.skipTest("this machine has a GPU")
         self.assertEqual(result.returncode, 2)
         self.assertIn("--device cpu", result.stderr)
+
+
+
+class LimitsTest(support.ScriptedTest):
+    """A real worker that is allowed too little. The daemon goes on, and what was there stays."""
+
+    JOB = ("profile", "infer", "--weights", "random", "--size", "t", "--device", "cpu", "--warmup", "1", "--runs", "2")
+
+    def serve_real(self, *flags):
+        self.start_daemon("--cache", str(self.scratch / "cache"), "--hub", "http://127.0.0.1:9", *map(str, flags))
+
+    def failed(self, *words):
+        return json.loads(self.refuse(3, *self.JOB, "--json", *words))
+
+    def test_memory(self):
+        self.serve_real("--worker-memory", 600 << 20)
+        error = self.failed("--imgsz", "320", "--batch", "64")
+        self.assertEqual(error["reason"], "OUT_OF_MEMORY", error)
+        hint = next(hint for hint in error["hints"] if "--batch" in hint)
+        self.assertLess(int(re.search(r"--batch (\d+)", hint).group(1)), 64)
+        self.succeed(*self.JOB, "--imgsz", "64")
+
+    def test_memory_for_less_than_the_records(self):
+        self.serve_real("--worker-memory", 128 << 20)
+        error = self.failed("--imgsz", "64")
+        self.assertIn(error["reason"], ("WORKER_LIMIT", "OUT_OF_MEMORY"), error)
+        self.assertIn("--worker-memory", " ".join(error["hints"]))
+
+    def test_a_file_that_is_too_large(self):
+        self.serve_real("--worker-file-size", 64 << 10)
+        error = self.failed("--imgsz", "64")
+        self.assertEqual(error["reason"], "WORKER_LIMIT", error)
+        self.assertIn("File too large", error["message"])
+        self.assertIn("--worker-file-size", " ".join(error["hints"]))
+        self.succeed(*self.JOB, "--imgsz", "64", "--no-trace")
+
+    def test_cpu_time(self):
+        self.serve_real("--worker-cpu-time", 1)
+        error = self.failed("--imgsz", "640", "--runs", "50")
+        self.assertEqual(error["reason"], "WORKER_LIMIT", error)
+        self.assertIn("1 s of CPU time", error["message"])
 
 
 if __name__ == "__main__":

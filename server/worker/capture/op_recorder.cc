@@ -13,7 +13,9 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/error.h"
 #include "common/base/file.h"
 
 namespace libreyolo::worker {
@@ -60,8 +62,10 @@ class RecordPool {
     void* const memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
-      return absl::ResourceExhaustedError(std::string("no memory for op records: ") +
-                                          std::strerror(errno));
+      return MakeError(reason::kWorkerLimit,
+                       absl::StrCat("no memory for records of operations, ", bytes_,
+                                    " bytes: ", std::strerror(errno)),
+                       {"fewer runs or steps", "the server's admin can raise --worker-memory"});
     }
     records_ = static_cast<OpRecord*>(memory);
     std::memset(memory, 0,

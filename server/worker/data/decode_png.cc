@@ -8,6 +8,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/error.h"
 #include "common/base/status_macros.h"
 #include "server/worker/data/image_codecs.h"
 
@@ -83,7 +84,9 @@ absl::Status Failed(const PngSession& session) {
 absl::Status Open(PngSession& session) {
   session.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &session, OnError, OnWarning);
   session.info = session.png == nullptr ? nullptr : png_create_info_struct(session.png);
-  if (session.info == nullptr) return absl::ResourceExhaustedError("no memory for libpng");
+  if (session.info == nullptr) {
+    return MakeError(reason::kOutOfMemory, "no memory for libpng");
+  }
   png_set_read_fn(session.png, &session, ReadBytes);
   return ReadHeader(session) ? absl::OkStatus() : Failed(session);
 }

@@ -121,6 +121,8 @@ absl::Status WithBatchThatFits(const absl::Status& failure, int batch, int64_t m
                                absl::FunctionRef<absl::StatusOr<int64_t>(int)> peak_of) {
   if (!HasReason(failure, reason::kOutOfMemory)) return failure;
   ErrorDetail detail = GetErrorDetail(failure);
+  // The way out that is not a smaller batch depends on whose memory it was.
+  const std::string other_way = detail.hints.empty() ? "" : detail.hints.back();
   int fitting = 0;
   int tried = 0;
   if (batch > 1) {
@@ -140,7 +142,7 @@ absl::Status WithBatchThatFits(const absl::Status& failure, int batch, int64_t m
   } else {
     detail.hints = {"a batch of 1 does not fit either: a smaller --imgsz, or a smaller model"};
   }
-  detail.hints.push_back("free the device's memory: another process may hold it");
+  if (!other_way.empty()) detail.hints.push_back(other_way);
   detail.metadata.emplace_back("fitting_batch", absl::StrCat(fitting));
   return MakeErrorFromDetail(failure.code(), detail);
 }
