@@ -94,7 +94,7 @@ def read_results(workspace):
     return found, wrong
 
 
-def check_results(found, jobs, repeats, trials, rolled_forward, removed):
+def check_results(found, jobs, repeats, trials, rolled_forward, removed=frozenset()):
     """Each job that succeeded has one whole result, in one place; nobody else has any. `repeats` are the projects whose
     jobs have several `trials`; jobs in `rolled_forward` were told that their commit would be completed later; the results
     of those in `removed` may be gone, since the daemon said that it would remove them."""

@@ -18,10 +18,11 @@ absl::Status SqliteError(sqlite3* db, const char* what) {
 
 absl::StatusOr<std::unique_ptr<Sqlite>> Sqlite::Open(const std::string& path, FaultHook at) {
   sqlite3* raw = nullptr;
-  const int result =
-      sqlite3_open_v2(path.c_str(), &raw,
-                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
-  std::unique_ptr<Sqlite> db(new Sqlite(raw, std::move(at)));
+  auto faults = at ? std::make_unique<SyncFaults>(at) : nullptr;
+  const int result = sqlite3_open_v2(
+      path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+      faults == nullptr ? nullptr : faults->name());
+  std::unique_ptr<Sqlite> db(new Sqlite(raw, std::move(at), std::move(faults)));
   if (result != SQLITE_OK) return SqliteError(raw, absl::StrCat("cannot open ", path).c_str());
   sqlite3_busy_timeout(raw, 5000);
   LY_RETURN_IF_ERROR(

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/base/fault_points.h"
+#include "server/daemon/store/sqlite_faults.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -23,7 +24,8 @@ class Sqlite {
  public:
   // Opens or makes the file: WAL, and synchronous FULL, so that a committed change survives a power
   // cut.
-  // `at` is asked at "index begin", "index commit" and "after index commit" of each transaction.
+  // `at` is asked at "index begin", "index commit" and "after index commit" of each transaction,
+  // and at the fsyncs of SQLite itself (SyncFaults).
   static absl::StatusOr<std::unique_ptr<Sqlite>> Open(const std::string& path, FaultHook at = {});
   ~Sqlite();
   Sqlite(const Sqlite&) = delete;
@@ -37,7 +39,9 @@ class Sqlite {
 
  private:
   absl::Status Allow(const char* point) const;
-  Sqlite(sqlite3* db, FaultHook at) : db_(db), at_(std::move(at)) {}
+  Sqlite(sqlite3* db, FaultHook at, std::unique_ptr<SyncFaults> faults)
+      : faults_(std::move(faults)), db_(db), at_(std::move(at)) {}
+  const std::unique_ptr<SyncFaults> faults_;  // outlives the connection; null without a hook
   sqlite3* db_;
   const FaultHook at_;
 };
