@@ -35,7 +35,7 @@ TORCH_FOLDERS = ("server/worker/yolo9", "server/worker/workload", "server/worker
 ONLY_IN = {
     r"^spdlog/": ["server/log/"],
     r"^CLI/": ["client/flags.cc"],
-    r"^sqlite3\.h": ["server/daemon/store/sqlite.cc"],
+    r"^sqlite3\.h": ["server/daemon/store/sqlite.cc", "server/daemon/store/sqlite_faults.cc"],
     r"^curl/": ["server/daemon/inputs/hub_download.cc"],
     r"^yaml-cpp/": ["server/worker/data/"],
     r"^prometheus/": ["server/daemon/metrics/"],

@@ -21,8 +21,8 @@ int Fail(const absl::Status& status, int code) {
   return code;
 }
 
-// glibc raises its thresholds with each large block that is freed, and then keeps megabytes for good
-// in the arena of every thread; a fixed threshold gives large blocks back at once.
+// glibc raises its thresholds with each large block that is freed, and then keeps megabytes for
+// good in the arena of every thread; a fixed threshold gives large blocks back at once.
 void KeepMemorySmall() {
   mallopt(M_MMAP_THRESHOLD, 512 << 10);
   mallopt(M_TRIM_THRESHOLD, 256 << 10);
