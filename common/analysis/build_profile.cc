@@ -31,6 +31,17 @@ std::optional<double> Rounded(std::optional<double> value, int digits) {
 
 // Builds the profile of one trace. Members are filled in an order in which each needs only those
 // before it.
+// A trace alone does not tell its mode; only inference has a postprocess, and only training goes
+// backward.
+bool PhasesAreOfInference(const std::vector<PhaseRow>& phases) {
+  bool has_postprocess = false;
+  for (const PhaseRow& row : phases) {
+    if (row.phase == "backward" || row.phase == "optimizer") return false;
+    has_postprocess |= row.phase == "postprocess" && row.wall_ms_per_step.has_value();
+  }
+  return has_postprocess;
+}
+
 class Builder {
  public:
   Builder(const trace::RecordedTrace& trace, const TraceFigures& figures,
@@ -271,7 +282,7 @@ void Builder::FillPhases() {
 
 void Builder::FillVerdict() {
   VerdictInput input;
-  input.inference = sources_.inference;
+  input.inference = sources_.inference || PhasesAreOfInference(profile_.phases);
   input.gpu = profile_.gpu;
   input.step_ms = profile_.exact.step_ms;
   input.dataload_ms = profile_.dataload_ms;

@@ -444,10 +444,9 @@ class Soak:
         self.counts["memory, KB per 1,000 jobs"] = round(slope)
         grown = max(0, self.memory[-1][1] - self.memory[0][1]) if self.memory else 0
         self.counts["memory, KB grown since the last kill"] = grown
-        if self.args.jobs >= 2000:  # below, the slope is that of the allocator
+        self.expect(grown <= 16 * KB, f"the daemon grew by {grown} KB")
+        if self.args.jobs >= 2000:  # below, the slope is that of caches that fill
             self.expect(slope <= KB, f"the daemon grows by {slope:.0f} KB per 1,000 jobs")
-        else:  # a long-lived daemon also fills its caches, some 20 MB with thousands of jobs behind it
-            self.expect(grown <= 16 * KB, f"the daemon grew by {grown} KB")
 
     def check_at_rest(self):
         self.daemon.terminate()

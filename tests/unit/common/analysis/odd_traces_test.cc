@@ -16,6 +16,7 @@
 #include "common/analysis/compare_rows.h"
 #include "common/analysis/fail_on.h"
 #include "common/analysis/load_profile.h"
+#include "common/analysis/verdict.h"
 #include "tests/support/status_matchers.h"
 
 namespace libreyolo::analysis {
@@ -178,6 +179,19 @@ TEST(OddTracesTest, ASharesWordsAndNumberAgree) {
                              Launch(1010, 1), Kernel(1100, ",\"dur\":454.5", 1)}));
   EXPECT_THAT(profile.bound_why,
               HasSubstr(absl::StrFormat("busy only %.0f %%", *profile.gpu_util * 100)));
+}
+
+TEST(OddTracesTest, AnInferenceTraceAloneNamesItsStage) {
+  const auto read = [](const std::string& last) {
+    return Read({Span("user_annotation", "ProfilerStep#1", 1, 1000, 1000),
+                 Span("user_annotation", "step/forward", 1, 1000, 300),
+                 Span("user_annotation", "step/" + last, 1, 1300, 600), Launch(1010, 1),
+                 Kernel(1100, ",\"dur\":200", 1)});
+  };
+  ASSERT_OK_AND_ASSIGN(const Profile inference, read("postprocess"));
+  EXPECT_EQ(inference.bound, kBoundPostprocess);
+  ASSERT_OK_AND_ASSIGN(const Profile training, read("backward"));
+  EXPECT_EQ(training.bound, kBoundHost);
 }
 
 }  // namespace
