@@ -129,7 +129,8 @@ std::vector<CommandSpec> MakeReaders() {
        {{"--force", kSwitch, "off", "", "compare unlike things too"},
         {"--fail-on", kText, "", "CONDITION",
          "exit 10 when it holds: a metric, < or >, a signed change in per cent or a number, such "
-         "as \"img_per_s<-5%\""},
+         "as \"img_per_s<-5%\"; given several times, when one of them does",
+         "", false, true},
         kWindow}},
       {CommandId::kProfileWhatIf,
        "profile what-if",
@@ -146,7 +147,8 @@ std::vector<CommandSpec> MakeReaders() {
        {{"--output", kText, "timeline.html", "FILE", "the page; - is standard output", "-o"},
         {"--force", kSwitch, "off", "", "replace a file that is there"},
         {"--max-events", kInt, "1000000", "N",
-         "events drawn apart; above it short neighbours are drawn as one, with their count"},
+         "events drawn apart, 1000 to 5000000; above it short neighbours are drawn as one, with "
+         "their count"},
         kWindow}},
       {CommandId::kProfileList,
        "profile list",

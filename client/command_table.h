@@ -18,6 +18,7 @@ struct FlagSpec {
   const char* help;             // one sentence
   const char* short_name = "";  // "-o"
   bool has_no_form = false;     // a switch that also has --no-NAME
+  bool is_list = false;         // may be given several times: its text is one value a line
 };
 
 struct PositionalSpec {

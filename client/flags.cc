@@ -55,15 +55,17 @@ absl::Status AssignmentError(const CommandSpec* command, absl::string_view word)
       }
     }
     const FlagSpec* flag = FindFlag(*command, absl::StrCat("--", key));
+    if (flag == nullptr && form.substr(0, 2) == "--") form.clear();  // no flag is called so
     if (flag != nullptr && flag->type == FlagType::kSwitch) {
       const std::string lower = absl::AsciiStrToLower(value);
       const bool off = lower == "false" || lower == "0" || lower == "off" || lower == "no";
       form = absl::StrCat(off && flag->has_no_form ? "--no-" : "--", key);
     }
   }
-  std::vector<std::string> hints = {absl::StrCat("write ", form), HelpHint(command)};
+  std::vector<std::string> hints = {HelpHint(command)};
+  if (!form.empty()) hints.insert(hints.begin(), absl::StrCat("write ", form));
   if (command != nullptr && !command->positionals.empty()) {
-    hints.insert(hints.begin() + 1, absl::StrCat("a file of that name is ./", word));
+    hints.insert(hints.end() - 1, absl::StrCat("a file of that name is ./", word));
   }
   return MakeError(reason::kArgumentInvalid,
                    absl::StrCat("there is no key=value form: ", Quoted(word)), std::move(hints));
@@ -159,7 +161,8 @@ absl::StatusOr<Parsed> ParseWords(const CommandSpec& command, Words words) {
     for (const FlagSpec& flag : *flags) {
       CLI::Option* option = flag.type == FlagType::kSwitch ? app.add_flag(OptionNames(flag))
                                                            : app.add_option(OptionNames(flag));
-      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+      option->multi_option_policy(flag.is_list ? CLI::MultiOptionPolicy::TakeAll
+                                               : CLI::MultiOptionPolicy::TakeLast);
       options.emplace_back(&flag, option);
     }
   }
@@ -175,7 +178,7 @@ absl::StatusOr<Parsed> ParseWords(const CommandSpec& command, Words words) {
     if (option->count() == 0) continue;
     const std::string text = option->results().back();
     LY_RETURN_IF_ERROR(CheckValue(*flag, text));
-    parsed.typed[flag->name] = text;
+    parsed.typed[flag->name] = flag->is_list ? absl::StrJoin(option->results(), "\n") : text;
   }
   for (std::string& word : app.remaining()) {
     if (word != "--") parsed.words.push_back(std::move(word));

@@ -23,7 +23,7 @@ class Arguments {
       : command_(&command), typed_(std::move(typed)), words_(std::move(words)) {}
 
   bool IsTyped(const char* flag) const { return typed_.count(flag) > 0; }
-  // What was typed, else the default.
+  // What was typed, else the default; of a list one value a line.
   std::string Text(const char* flag) const;
   int32_t Int(const char* flag) const;
   double Number(const char* flag) const;

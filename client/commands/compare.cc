@@ -1,3 +1,8 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
 #include "client/commands/reader.h"
 #include "client/commands/rows.h"
 #include "client/exit_code.h"
@@ -12,7 +17,10 @@ namespace v1 = ::libreyolo::profile::v1;
 absl::StatusOr<int> RunCompare(const Context& context) {
   const Arguments& args = context.args();
   // An unset variable of a script would be a gate that never fails.
-  if (args.IsTyped("--fail-on") && args.Text("--fail-on").empty()) {
+  const std::vector<std::string> conditions = absl::StrSplit(args.Text("--fail-on"), '\n');
+  const bool is_empty = std::any_of(conditions.begin(), conditions.end(),
+                                    [](const std::string& one) { return one.empty(); });
+  if (args.IsTyped("--fail-on") && is_empty) {
     return MakeError(
         reason::kArgumentInvalid, "--fail-on is empty",
         {"write METRIC<NUMBER or METRIC>NUMBER: 'img_per_s<-5%'", "leave it out to only compare"});

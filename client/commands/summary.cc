@@ -1,4 +1,8 @@
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "client/commands/reader.h"
+#include "client/commands/rows.h"
+#include "client/render/table.h"
 #include "client/render/text.h"
 #include "common/base/status_macros.h"
 
@@ -17,7 +21,11 @@ absl::StatusOr<int> RunSummary(const Context& context) {
   if (context.json()) {
     reader.PrintDocument(report.document_json());
   } else {
-    context.out() << SummaryText(report);
+    constexpr int kTitle = 9;  // "latency  "
+    const std::string text = SummaryText(report);
+    for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+      context.out() << WrapWords(line, TextWidth(context.streams), kTitle) << "\n";
+    }
   }
   return 0;
 }

@@ -95,10 +95,11 @@ absl::StatusOr<int> RunTimeline(const Context& context) {
     return MakeError(reason::kArgumentConflict, "--json and -o - both write to standard output",
                      {"-o FILE, or no --json"});
   }
-  if (args.Int("--max-events") < 1) {
-    return MakeError(reason::kArgumentOutOfRange,
-                     absl::StrCat("--max-events is ", args.Int("--max-events"), ", below 1"),
-                     {"leave it out for 1,000,000"});
+  if (args.Int("--max-events") < 1) {  // 0 would mean the default to the server
+    return MakeError(
+        reason::kArgumentOutOfRange,
+        absl::StrCat("--max-events takes 1000 to 5000000, not ", args.Int("--max-events")),
+        {"leave it out for 1,000,000"});
   }
   // Before anything is read, so that a page is not made in vain.
   LY_ASSIGN_OR_RETURN(Sink sink, Sink::Make(args));

@@ -73,6 +73,9 @@ JsonValue KernelsJson(const v1::KernelsReport& report) {
     item.Set("ms_per_step", NumberOrNull(row.has_ms_per_step(), row.ms_per_step()));
     item.Set("pct_of_gpu", row.percent_of_gpu());
     item.Set("count_per_step", CountOrNull(row));
+    if (!row.has_recording_count()) continue;
+    item.Set("recording_ms", row.recording_ms());
+    item.Set("recording_count", static_cast<int64_t>(row.recording_count()));
   }
   const int64_t shown = static_cast<int64_t>(rows.size());
   json.Set("kernels", JsonValue(std::move(rows)));
@@ -97,6 +100,11 @@ JsonValue OpsJson(const v1::OpsReport& report) {
                                 : NumberOrNull(row.has_self_ms_per_step(), row.self_ms_per_step()));
     item.Set("pct_of_cpu_ops", row.percent_of_ops());
     item.Set("count_per_step", CountOrNull(row));
+    if (row.has_recording_count()) {
+      item.Set("recording_self_ms", row.recording_self_ms());
+      item.Set("recording_ms", row.recording_ms());
+      item.Set("recording_count", static_cast<int64_t>(row.recording_count()));
+    }
     if (!row.has_total_ms_per_step()) continue;
     has_self_time = true;
     item.Set("self_ms_per_step", row.self_ms_per_step());

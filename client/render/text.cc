@@ -132,13 +132,19 @@ std::string KernelMix(const v1::SummaryReport& report) {
 // A profile of the peer has inclusive times only; the heading says which ones stand here.
 std::string TopOps(const v1::SummaryReport& report) {
   bool has_self = false;
-  for (const v1::OpRow& row : report.top_ops()) has_self = has_self || row.has_total_ms_per_step();
-  std::string text =
-      has_self ? "top ops/step, by self time:\n" : "top ops/step (times include nested ops):\n";
+  bool whole = false;
+  for (const v1::OpRow& row : report.top_ops()) {
+    has_self |= row.has_total_ms_per_step();
+    whole |= row.has_recording_count();
+  }
+  std::string text = whole      ? "top ops of the recording, by self time:\n"
+                     : has_self ? "top ops/step, by self time:\n"
+                                : "top ops/step (times include nested ops):\n";
   for (const v1::OpRow& row : report.top_ops()) {
     absl::StrAppendFormat(&text, "  %5.1f%%  %6s ms  x%-4s %s\n", row.percent_of_ops(),
-                          Fixed(3, row.has_self_ms_per_step(), row.self_ms_per_step()), Count(row),
-                          row.name());
+                          whole ? Fixed(3, row.has_recording_self_ms(), row.recording_self_ms())
+                                : Fixed(3, row.has_self_ms_per_step(), row.self_ms_per_step()),
+                          whole ? absl::StrCat(row.recording_count()) : Count(row), row.name());
   }
   return text;
 }

@@ -34,6 +34,10 @@ absl::Status WriteError(int error, absl::string_view operation, const std::strin
 
 absl::StatusOr<OutputFile> OutputFile::Make(const std::string& path, bool force,
                                             const std::string& option) {
+  if (path.empty()) {
+    return MakeError(reason::kArgumentInvalid, absl::StrCat(option, " names no file"),
+                     {absl::StrCat(option, " timeline.html")});
+  }
   OutputFile file(path, force, option);
   struct stat info;
   if (stat(path.c_str(), &info) == 0) {

@@ -292,6 +292,7 @@ void Builder::FillVerdict() {
   }
   if (!has_steps() && figures_.dataload_ns.has_value()) {
     // Without steps the shares are over the recording.
+    input.of_recording = true;
     input.step_ms = Ms(figures_.window_end_ns - figures_.window_start_ns);
     input.dataload_ms = Ms(*figures_.dataload_ns);
   }

@@ -90,11 +90,15 @@ void Collector::AddReading(const trace::ReadCounts& counts) {
   if (counts.invalid_times > 0) {
     Add(ByShare(counts.invalid_times, counts.events), "EVENTS_WITHOUT_TIME",
         absl::StrCat(counts.invalid_times, " of ", counts.events,
-                     " events dropped: their time is not a finite number"));
+                     " events dropped: their time is no finite number, or far out of range"));
   }
   if (counts.negative_durations > 0) {
     Add(ByShare(counts.negative_durations, counts.events), "NEGATIVE_DURATIONS",
         absl::StrCat(counts.negative_durations, " events end before they begin; taken as 0 long"));
+  }
+  if (counts.duplicate_markers > 0) {
+    Add(Severity::kInfo, "DUPLICATE_MARKERS",
+        absl::StrCat(counts.duplicate_markers, " step markers stand there twice; counted once"));
   }
   if (counts.device_markers > 0) {
     Add(Severity::kInfo, "MARKERS_ON_DEVICE",
@@ -140,7 +144,7 @@ void Collector::AddFigures(const TraceFigures& figures) {
     Add(Severity::kInvalid, "GPU_NOT_RECORDED",
         absl::StrCat(
             c.launches_in_trace,
-            " kernel launches but no GPU events: the profiler could not record the GPU",
+            " kernel launches but no kernel on the GPU: the profiler could not record it",
             in_.trace->profiler_messages.empty() ? "" : "; it said: ",
             in_.trace->profiler_messages.empty() ? "" : in_.trace->profiler_messages.front()));
   } else if (c.launches_without_kernel > 0) {

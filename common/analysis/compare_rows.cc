@@ -38,7 +38,7 @@ std::vector<RowChange> Changes(const std::vector<Row>& before, const std::vector
     return list.empty() || std::any_of(list.begin(), list.end(),
                                        [&](const Row& row) { return ms_of(row).has_value(); });
   };
-  if (!knows(before) || !knows(after)) return {};
+  if (before.empty() != after.empty() || !knows(before) || !knows(after)) return {};
   add(before, true);
   add(after, false);
   std::vector<RowChange> changes;

@@ -47,11 +47,12 @@ void AddRows(const char* title, const std::vector<RowChange>& changes,
   if (changes.empty()) return;
   lines.push_back(title);
   for (const RowChange& change : changes) {
-    const char* kind = change.kind == RowChange::Kind::kNew    ? "  (new)"
-                       : change.kind == RowChange::Kind::kGone ? "  (gone)"
+    // Before the name, which may be cut.
+    const char* kind = change.kind == RowChange::Kind::kNew    ? "(new)  "
+                       : change.kind == RowChange::Kind::kGone ? "(gone) "
                                                                : "";
     lines.push_back(absl::StrFormat("  %+10.3f  %9.3f -> %9.3f  %s%s", change.change_ms(),
-                                    change.before_ms, change.after_ms, change.name, kind));
+                                    change.before_ms, change.after_ms, kind, change.name));
   }
 }
 

@@ -21,11 +21,13 @@ absl::StatusOr<double> NumberOf(const Profile& profile, const std::string& metri
   if (metric == "ms_per_image") {
     if (const std::optional<double> ms = MsPerImage(profile)) return *ms;
   }
+  // As compare shows it: the mean of a repeat, where the peer's metrics have the last trial's.
+  if (metric == "img_per_s" && profile.img_per_s.has_value()) return *profile.img_per_s;
   const absl::StatusOr<JsonValue> value = GetMetric(profile, metric, "PATH");
   if (!value.ok() && metric != "ms_per_image") {
     return MakeError(reason::kUnknownMetric,
                      absl::StrCat("--fail-on: the ", side, " profile has no metric '", metric, "'"),
-                     {"run 'profile get PATH' on both to list their metrics"},
+                     {"run 'libreyolo profile get PATH' on both to list their metrics"},
                      {{"metric", metric}});
   }
   if (!value.ok() || !value->is_number()) {

@@ -63,7 +63,7 @@ Verdict NotRecorded(const VerdictInput& input) {
   verdict.bound = kBoundNotRecorded;
   verdict.why =
       absl::StrCat(input.launches_without_gpu,
-                   " kernel launches but no GPU events: the profiler could not record the GPU");
+                   " kernel launches but no kernel on the GPU: the profiler could not record it");
   if (!input.recorder_message.empty()) {
     absl::StrAppend(&verdict.why, " (", input.recorder_message, ")");
   }
@@ -82,10 +82,11 @@ Verdict MemoryPressure(const VerdictInput& input) {
 }
 
 Verdict Dataloader(const VerdictInput& input, double share) {
-  const char* who = input.gpu == GpuState::kNone ? "the step" : "the GPU";
+  const char* const whole = input.of_recording ? "the recording" : "the step";
+  const char* const who = input.gpu == GpuState::kNone ? whole : "the GPU";
   return {kBoundDataloader,
-          absl::StrFormat("%s waits %.2f ms for input data, %s of the step", who,
-                          *input.dataload_ms, Percent(share)),
+          absl::StrFormat("%s waits %.2f ms for input data, %s of %s", who, *input.dataload_ms,
+                          Percent(share), whole),
           {"more --workers", "cache decoded images in memory or on a fast disk",
            "lighter augmentation", "a larger batch"}};
 }
@@ -137,33 +138,38 @@ Verdict OnCpu(const VerdictInput& input) {
   return verdict;
 }
 
+Verdict CopiesAlone(const VerdictInput& input, const std::string& prefix) {
+  return {kBoundHost,
+          input.copies > 0
+              ? absl::StrFormat("%sthe GPU ran no kernel, only %d copies and fills of memory",
+                                prefix, input.copies)
+              : absl::StrCat(prefix, "the GPU ran nothing during the measured steps"),
+          {"the work itself on the GPU (model.to(device))", "fewer or larger copies"}};
+}
+
 Verdict OnGpu(const VerdictInput& input) {
   const std::string stage = input.inference ? LargestStage(input) : "";
   const std::string prefix = stage.empty() ? "" : absl::StrCat(stage, "; ");
   if (!input.gpu_util.has_value()) {
     if (!stage.empty()) return {kBoundCompute, stage, {}};
+    if (input.copies > 0 && input.mean_kernel_us == 0) return CopiesAlone(input, prefix);
     return {kBoundUnknown, "the trace does not tell how long a step takes", {}};
   }
   const double util = *input.gpu_util;
-  const char* const span = input.step_ms.has_value() ? " of the step" : " of the recording";
+  const bool has_steps = input.step_ms.has_value() && !input.of_recording;
+  const char* const span = has_steps ? " of the step" : " of the recording";
   if (util >= kBusyGpuUtil - kSlack) {
     return {kBoundCompute,
             absl::StrCat(prefix, "the GPU is busy ", Percent(util), span),
             {"AMP or bfloat16, if it is off", "a smaller model or image size", "a faster GPU"}};
   }
-  if (util == 0 && input.kernels_per_step == 0) {
-    return {kBoundHost,
-            input.copies > 0
-                ? absl::StrFormat("%sthe GPU ran no kernel, only %d copies and fills of memory",
-                                  prefix, input.copies)
-                : absl::StrCat(prefix, "the GPU ran nothing during the measured steps"),
-            {"the work itself on the GPU (model.to(device))", "fewer or larger copies"}};
+  if (util == 0 && has_steps && input.kernels_per_step == 0) {
+    return CopiesAlone(input, prefix);
   }
   Verdict verdict;
   verdict.bound = kBoundHost;
   verdict.why = absl::StrCat(prefix, "the GPU is busy only ", Percent(util), span, ": ");
-  if (input.step_ms.has_value())
-    absl::StrAppendFormat(&verdict.why, "%.1f ", input.kernels_per_step);
+  if (has_steps) absl::StrAppendFormat(&verdict.why, "%.1f ", input.kernels_per_step);
   absl::StrAppendFormat(&verdict.why, "kernels of %.0f us each", input.mean_kernel_us);
   if (input.host_overhead_ms.has_value()) {
     absl::StrAppend(&verdict.why,

@@ -34,6 +34,7 @@ struct VerdictInput {
   bool inference = false;
   GpuState gpu = GpuState::kUnknown;
   std::optional<double> step_ms;
+  bool of_recording = false;  // no steps: `step_ms` and `dataload_ms` are of the whole recording
   std::optional<double> dataload_ms;
   std::optional<double> gpu_util;
   std::optional<double> host_overhead_ms;

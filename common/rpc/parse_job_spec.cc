@@ -22,10 +22,11 @@ namespace v1 = ::libreyolo::profile::v1;
 constexpr size_t kMaxTextBytes = 4096;
 constexpr int kMaxBlobs = 100'000;
 
-absl::Status CheckRange(const char* flag, int64_t value, int64_t low, int64_t high) {
+absl::Status CheckRange(const char* flag, int64_t value, int64_t low, int64_t high,
+                        const char* also = "") {
   if (value >= low && value <= high) return absl::OkStatus();
   return MakeError(reason::kArgumentOutOfRange, absl::StrCat(flag, " ", value, " is out of range"),
-                   {absl::StrCat(flag, " takes ", low, " to ", high)}, {{"flag", flag}});
+                   {absl::StrCat(flag, " takes ", low, " to ", high, also)}, {{"flag", flag}});
 }
 
 absl::Status CheckRatio(const char* flag, double value) {
@@ -248,7 +249,10 @@ absl::StatusOr<job::JobSpec> ParseJobSpec(const v1::JobSpec& in) {
   }
 
   out.batch = in.has_batch() ? in.batch() : (train ? 16 : 1);
-  if (!(train && out.batch == -1)) LY_RETURN_IF_ERROR(CheckRange("--batch", out.batch, 1, 65'536));
+  if (!(train && out.batch == -1)) {
+    LY_RETURN_IF_ERROR(
+        CheckRange("--batch", out.batch, 1, 65'536, train ? ", or -1: the largest that fits" : ""));
+  }
   out.imgsz = in.has_imgsz() ? in.imgsz() : 640;
   LY_RETURN_IF_ERROR(CheckRange("--imgsz", out.imgsz, 32, 8'192));
   out.warmup = in.has_warmup() ? in.warmup() : (train ? 5 : 20);

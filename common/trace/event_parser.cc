@@ -9,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/types/optional.h"
 #include "common/trace/microseconds.h"
 #include "common/trace/raw_event.h"
@@ -32,6 +33,11 @@ inline bool ParseTime(absl::string_view token, int64_t& nanoseconds, bool& loose
   const absl::optional<std::string> mended = MendNumber(token);
   loose |= mended.has_value();
   return mended.has_value() && ParseMicroseconds(*mended, nanoseconds);
+}
+
+absl::string_view Words(simdjson::error_code error) {
+  return error == simdjson::INCORRECT_TYPE ? "a value has another type than it should"
+                                           : simdjson::error_message(error);
 }
 
 }  // namespace
@@ -88,7 +94,7 @@ BlockResult EventParser::Run(char* text, size_t size, EventLists& out) {
     }
     result.outcome = BlockResult::Outcome::kFault;
     result.syntax = true;
-    result.message = std::string(message);
+    result.message = std::string(absl::StripSuffix(message, "."));
     result.offset = at < text ? 0 : std::min(static_cast<size_t>(at - text), size);
     return result;
   };
@@ -100,12 +106,12 @@ BlockResult EventParser::Run(char* text, size_t size, EventLists& out) {
   }
   ondemand::array list;
   if (!error) error = document.get_array().get(list);
-  if (error) return fault(simdjson::error_message(error));
+  if (error) return fault(Words(error));
 
   for (auto element : list) {
     ondemand::value value;
     error = std::move(element).get(value);
-    if (error) return fault(simdjson::error_message(error));
+    if (error) return fault(Words(error));
     event_start = value.raw_json_token().data();
     ++out.counts.events;
     ondemand::object object;
@@ -126,7 +132,7 @@ BlockResult EventParser::Run(char* text, size_t size, EventLists& out) {
     RawEvent event;
     error = value.get_object().get(object);
     if (!error) error = event.Read(object);
-    if (error) return fault(simdjson::error_message(error));
+    if (error) return fault(Words(error));
     if (const char* message = AddEvent(event, out)) {
       result.outcome = BlockResult::Outcome::kFault;
       result.message = message;

@@ -102,12 +102,13 @@ struct ReadCounts {
   int64_t invalid_times = 0;       // dropped: ts or dur is not finite, or out of range
   int64_t negative_durations = 0;  // kept, with the duration 0
   int64_t repaired_names = 0;      // events whose name holds an illegal escape, taken literally
-  int64_t control_escapes = 0;  // distinct names with escaped control characters, kept as written
-  int64_t bare_numbers = 0;     // inf, -inf, nan in arguments of device events
-  int64_t replaced_bytes = 0;   // raw control characters in strings, invalid UTF-8
-  int64_t device_markers = 0;   // step markers on a device's row: not steps
-  int64_t loose_numbers = 0;    // times that no JSON has: 007, +5, .5, 1400.; read as meant
-  bool trailing_comma = false;  // behind the last event
+  int64_t control_escapes = 0;    // distinct names with escaped control characters, kept as written
+  int64_t bare_numbers = 0;       // inf, -inf, nan in arguments of device events
+  int64_t replaced_bytes = 0;     // raw control characters in strings, invalid UTF-8
+  int64_t duplicate_markers = 0;  // the same step marker again: left out
+  int64_t device_markers = 0;     // step markers on a device's row: not steps
+  int64_t loose_numbers = 0;      // times that no JSON has: 007, +5, .5, 1400.; read as meant
+  bool trailing_comma = false;    // behind the last event
   bool byte_order_mark = false;
 };
 

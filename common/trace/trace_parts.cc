@@ -107,6 +107,14 @@ void SplitMarkers(const NameTable& names, EventLists& lists, RecordedTrace& trac
   std::stable_sort(
       trace.markers.begin(), trace.markers.end(),
       [](const StepMarker& a, const StepMarker& b) { return a.start_ns < b.start_ns; });
+  // Written twice by some exporters, for the host's row and for a row of their own.
+  const auto same = [](const StepMarker& a, const StepMarker& b) {
+    return a.start_ns == b.start_ns && a.duration_ns == b.duration_ns && a.number == b.number &&
+           a.number >= 0 && a.thread == b.thread;
+  };
+  const auto end = std::unique(trace.markers.begin(), trace.markers.end(), same);
+  lists.counts.duplicate_markers = trace.markers.end() - end;
+  trace.markers.erase(end, trace.markers.end());
 }
 
 void SeparateDevices(EventLists& lists, const RecordedTrace& trace) {

@@ -34,7 +34,7 @@ WITH_SERVER = [
     (["profile", "what-if", "{p}"], 2, "--remove-category", "libreyolo profile kernels"),
     (["profile", "what-if", "{p}", "--remove-category", "zz"], 2, "no category matching 'zz'", "a profile taken on a GPU"),
     (["profile", "compare", "{p}", "{p}", "--fail-on", "no_such<1"], 2, "no_such", "to list their metrics"),
-    (["profile", "timeline", "{p}", "--max-events", "0"], 2, "--max-events is 0", "1,000,000"),
+    (["profile", "timeline", "{p}", "--max-events", "0"], 2, "--max-events takes 1000 to 5000000, not 0", "1,000,000"),
     (["profile", "timeline", "{p}", "-o", "/no/such/folder/page.html"], 2, "/no/such/folder", ""),
     (["daemon", "stop", "--server", "box"], 2, "the local daemon of the current folder", "leave --server out"),
 ]

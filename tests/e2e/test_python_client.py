@@ -234,7 +234,9 @@ class PythonClientTest(support.ScriptedTest):
         for step in recipe["jobs"][job]["steps"]:
             if "run" not in step or (step.get("if") != "always()" and any(code for _, code in results)):
                 continue
-            done = subprocess.run(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            # What a runner takes by default has no pipefail; `shell: bash` has.
+            shell = {None: ["bash", "-e", "-c"], "bash": ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]}
+            done = subprocess.run([*shell[step.get("shell")], step["run"]],
                                   env={**self.env, **variables, **environment,
                                        "PATH": f"{support.BIN}:{self.env['PATH']}"},
                                   cwd=self.workspace, capture_output=True, text=True, timeout=120)
