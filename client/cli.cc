@@ -1,16 +1,20 @@
 #include "client/cli.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <iostream>
 #include <optional>
+#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "client/exit_code.h"
 #include "client/flags.h"
 #include "client/help.h"
+#include "client/render/table.h"
 #include "client/rpc/channel.h"
 #include "common/base/error.h"
 #include "common/json/json_value.h"
@@ -30,8 +34,8 @@ std::string RequestIdIn(const ErrorDetail& detail) {
 void PrintError(const absl::Status& status, bool json, std::ostream& err) {
   const ErrorDetail detail = GetErrorDetail(status);
   if (!json) {
-    err << "error: " << detail.message << "\n";
-    for (const std::string& hint : detail.hints) err << "hint:  " << hint << "\n";
+    err << "error: " << Printable(detail.message) << "\n";
+    for (const std::string& hint : detail.hints) err << "hint:  " << Printable(hint) << "\n";
     if (const std::string id = RequestIdIn(detail); !id.empty())
       err << "       request id " << id << ", for the server's operator\n";
     return;
@@ -133,6 +137,29 @@ absl::StatusOr<int> Dispatch(const CommandLine& line, const Streams& streams, co
   return RunCommand(context);
 }
 
+// A reader that has read enough (head, say) ends whoever writes to it, without a word.
+void EndAsPipesDo() {
+  pollfd out = {STDOUT_FILENO, POLLOUT, 0};
+  if (poll(&out, 1, 0) <= 0 || (out.revents & POLLERR) == 0) return;
+  signal(SIGPIPE, SIG_DFL);
+  raise(SIGPIPE);
+}
+
+// Passes text on as Printable has it, at each flush.
+class PrintableBuffer : public std::stringbuf {
+ public:
+  explicit PrintableBuffer(std::streambuf* to) : std::stringbuf(std::ios::out), to_(to) {}
+  int sync() override {
+    const std::string text = Printable(str(), /*keep_newlines=*/true);
+    str("");
+    const auto size = static_cast<std::streamsize>(text.size());
+    return to_->sputn(text.data(), size) == size ? to_->pubsync() : -1;
+  }
+
+ private:
+  std::streambuf* const to_;
+};
+
 int ColumnsOf(int fd) {
   winsize size{};
   return ::ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
@@ -141,7 +168,7 @@ int ColumnsOf(int fd) {
 }  // namespace
 
 void Context::Note(const std::string& text) const {
-  if (!json()) err() << text << "\n" << std::flush;
+  if (!json()) err() << Printable(text, /*keep_newlines=*/true) << "\n" << std::flush;
 }
 
 int RunCli(const std::vector<std::string>& args, const Streams& streams, const Deps& deps) {
@@ -167,6 +194,7 @@ int RunCli(const std::vector<std::string>& args, const Streams& streams, const D
     code = NameBothVersions(*server, code.status());
   }
   if (code.ok() && !streams.out.flush()) {
+    EndAsPipesDo();
     code = MakeError(
         reason::kStoreFailed, "cannot write to standard output",
         {"make room where it is redirected to, or read on to its end: a pipe was closed"});
@@ -178,11 +206,16 @@ int RunCli(const std::vector<std::string>& args, const Streams& streams, const D
 
 int RunCliOnProcess(int argc, char** argv) {
   std::ios::sync_with_stdio(false);
+  // A connection that the other end has closed is an error with words, not the end.
+  signal(SIGPIPE, SIG_IGN);
   Streams streams{std::cout, std::cerr};
   streams.out_is_terminal = ::isatty(STDOUT_FILENO) != 0;
   streams.err_is_terminal = ::isatty(STDERR_FILENO) != 0;
   streams.out_columns = ColumnsOf(STDOUT_FILENO);
   if (const int columns = ColumnsOf(STDERR_FILENO); columns > 0) streams.err_columns = columns;
+  // A server's words reach a terminal as text alone. Nothing of ours on standard output is more.
+  PrintableBuffer printable(std::cout.rdbuf());
+  if (streams.out_is_terminal) std::cout.rdbuf(&printable);
   const SystemClock clock;
   const auto connect = [](const ServerOptions& typed, NeedDaemon need) -> absl::StatusOr<Server> {
     absl::StatusOr<Server> server = Connect(typed, need);

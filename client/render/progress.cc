@@ -67,7 +67,7 @@ std::string BytesText(int64_t bytes) {
 }
 
 void ProgressView::Rewrite(const std::string& line) {
-  out_ << "\r\x1b[2K" << FitWidth(line, std::max(style_.columns - 1, 10)) << std::flush;
+  out_ << "\r\x1b[2K" << FitWidth(Printable(line), std::max(style_.columns - 1, 10)) << std::flush;
   has_line_ = true;
 }
 

@@ -13,7 +13,37 @@ size_t ShownWidth(absl::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
 }
 
+// How many bytes at the start of `text` make a character that must not be shown; 0 for others.
+size_t Unprintable(absl::string_view text) {
+  const auto byte = [&](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
+  if (byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) < 0xa0) return 2;  // C1
+  if (byte(0) != 0xe2) return 0;
+  const bool marks = byte(1) == 0x80 && ((byte(2) >= 0x8e && byte(2) <= 0x8f) ||  // LRM, RLM
+                                         (byte(2) >= 0xa8 && byte(2) <= 0xae));
+  const bool isolates = byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9;
+  return marks || isolates ? 3 : 0;
+}
+
 }  // namespace
+
+std::string Printable(absl::string_view text, bool keep_newlines) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const bool stays = text.front() == '\t' || (keep_newlines && text.front() == '\n');
+    const size_t size = stays ? 0 : Unprintable(text);
+    if (size == 0) {
+      out.push_back(text.front());
+    } else {
+      out.push_back('?');
+    }
+    text.remove_prefix(std::max<size_t>(size, 1));
+  }
+  return out;
+}
 
 std::string Table::ToText() const {
   std::vector<size_t> widths;

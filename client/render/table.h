@@ -8,6 +8,11 @@
 
 namespace libreyolo::client {
 
+// `text` with "?" for what would steer a terminal or turn the order of what is shown: control
+// characters (of C1 too), and Unicode's line and direction marks. A newline stays with
+// `keep_newlines`.
+std::string Printable(absl::string_view text, bool keep_newlines = false);
+
 class Table {
  public:
   // A column is as wide as its longest cell. The last is not padded.
@@ -18,8 +23,11 @@ class Table {
   };
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  // As many cells as columns.
-  void Add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  // As many cells as columns. What cannot be printed becomes "?".
+  void Add(std::vector<std::string> cells) {
+    for (std::string& cell : cells) cell = Printable(cell);
+    rows_.push_back(std::move(cells));
+  }
   bool empty() const { return rows_.empty(); }
   // Title and rows, two spaces between columns.
   std::string ToText() const;

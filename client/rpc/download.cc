@@ -6,12 +6,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <thread>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/relative_path.h"
@@ -124,6 +128,19 @@ absl::Status ReceiveWhole(const FileJob& job, const std::string& part, int fd) {
   return Damaged(job, "arrived damaged or was replaced meanwhile");
 }
 
+// A server must not choose a name that means something to other programs, or to a terminal.
+bool IsPlainName(absl::string_view name) {
+  return !name.empty() && name.front() != '.' && !absl::StrContains(name, '/') &&
+         std::all_of(name.begin(), name.end(),
+                     [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; });
+}
+
+absl::Status Refused(const std::string& name) {
+  return MakeError(reason::kPathRefused,
+                   absl::StrCat("the server names a file \"", absl::CHexEscape(name),
+                                "\", which is none of a profile's"));
+}
+
 absl::Status FetchFile(const FileJob& job) {
   if (access(job.target.c_str(), F_OK) == 0) {
     LY_ASSIGN_OR_RETURN(const std::string digest, Sha256HexOfFile(job.target));
@@ -159,15 +176,17 @@ absl::StatusOr<std::vector<std::string>> DownloadProfile(const Server& server,
                                                          const DownloadOptions& options) {
   // A server's word for where to write is checked like a client's.
   LY_ASSIGN_OR_RETURN(const std::string relative, NormalizeRelativePath(profile.path()));
+  for (const absl::string_view part : absl::StrSplit(relative, '/')) {
+    if (!IsPlainName(part)) return Refused(profile.path());
+  }
   const fs::path folder = fs::path(options.folder) / fs::path(relative).parent_path();
   LY_RETURN_IF_ERROR(MakeDirectories(folder.string()));
   std::vector<std::string> written;
   for (const v1::ProfileFile& file : profile.files()) {
-    if (file.name().empty() || fs::path(file.name()).filename() != file.name() ||
-        file.name() == "..") {
-      return MakeError(reason::kPathRefused,
-                       absl::StrCat("the server names a file \"", file.name(), "\""));
-    }
+    const bool is_result = absl::EndsWith(file.name(), ".json") ||
+                           absl::EndsWith(file.name(), ".json.gz") ||
+                           absl::EndsWith(file.name(), ".json.zst");
+    if (!is_result || !IsPlainName(file.name())) return Refused(file.name());
     const std::string target = (folder / file.name()).lexically_normal().string();
     LY_RETURN_IF_ERROR(FetchFile({server, profile, file, options, target}));
     written.push_back(target);

@@ -13,6 +13,7 @@
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
+#include "common/trace/block_text.h"
 #include "common/trace/byte_source.h"
 
 namespace libreyolo::analysis {
@@ -20,7 +21,6 @@ namespace {
 
 constexpr size_t kHeadBytes = 4096;
 constexpr size_t kMaxProfileBytes = size_t{256} << 20;
-constexpr int64_t kMaxSummaryBytes = int64_t{16} << 20;
 
 absl::StatusOr<std::string> ReadUpTo(trace::ByteSource& source, size_t limit) {
   std::string text;
@@ -34,14 +34,54 @@ absl::StatusOr<std::string> ReadUpTo(trace::ByteSource& source, size_t limit) {
   return text;
 }
 
-absl::StatusOr<Profile> ProfileFromText(absl::string_view text, const LoadOptions& options) {
+// The text with null for bare NaN and Infinity, which Python's json writes; counts them.
+std::string WithoutBareNumbers(absl::string_view text, int64_t& count) {
+  std::string out;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size();) {
+    if (text[i] == '"') in_string = !in_string;
+    if (in_string && text[i] == '\\' && i + 1 < text.size()) out.push_back(text[i++]);
+    size_t length = 0;
+    for (const absl::string_view word : {"-Infinity", "Infinity", "NaN"}) {
+      if (!in_string && length == 0 && absl::StartsWith(text.substr(i), word)) length = word.size();
+    }
+    if (length > 0) {
+      out += "null";
+      ++count;
+      i += length;
+    } else {
+      out.push_back(text[i++]);
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<JsonValue> ParseProfileText(absl::string_view text, int64_t& bare_numbers) {
   JsonLimits limits;
   limits.max_bytes = static_cast<int64_t>(kMaxProfileBytes);
   absl::StatusOr<JsonValue> json = ParseJson(text, limits);
+  if (json.ok() || static_cast<int64_t>(text.size()) > limits.max_bytes) return json;
+  absl::StatusOr<JsonValue> mended = ParseJson(WithoutBareNumbers(text, bare_numbers), limits);
+  if (mended.ok()) return mended;
+  const trace::TextFault fault = trace::FindTextFault(text);
+  if (fault.message.empty()) return json;
+  return absl::InvalidArgumentError(absl::StrCat(fault.message, " at byte ", fault.offset));
+}
+
+absl::StatusOr<Profile> ProfileFromText(absl::string_view text, const LoadOptions& options) {
+  int64_t bare_numbers = 0;
+  const absl::StatusOr<JsonValue> json = ParseProfileText(text, bare_numbers);
   if (!json.ok()) {
-    return MakeError(reason::kTraceUnparsable, std::string(json.status().message()));
+    return MakeError(reason::kTraceUnparsable, json.status().message(),
+                     {"name a whole profile.json; one that was cut short must be copied or made "
+                      "again"});
   }
   LY_ASSIGN_OR_RETURN(Profile profile, ProfileFromJson(*json));
+  if (bare_numbers > 0) {
+    profile.findings.push_back(
+        {job::Finding::Severity::kInfo, "BARE_NUMBERS",
+         absl::StrCat(bare_numbers, " figures are inf or nan, which no JSON has; not used")});
+  }
   if (options.window.has_value()) {
     return MakeError(reason::kArgumentConflict,
                      "a window needs a trace: a profile.json has no step markers",
@@ -204,6 +244,13 @@ absl::StatusOr<Profile> LoadProfile(const std::string& path, const LoadOptions& 
     return text.ok() ? *std::move(text) : std::string();
   };
   return Load([&] { return trace::OpenFileSource(path); }, sibling, named);
+}
+
+absl::StatusOr<Profile> LoadProfileWithSummary(const std::string& path,
+                                               absl::string_view sibling_summary,
+                                               const LoadOptions& options) {
+  return Load([&] { return trace::OpenFileSource(path); }, [&] { return sibling_summary; },
+              options);
 }
 
 absl::StatusOr<Profile> LoadProfileFromBytes(absl::string_view bytes,

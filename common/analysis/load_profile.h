@@ -26,6 +26,14 @@ struct LoadOptions {
 // A trace's profile_summary.json is looked for beside it.
 absl::StatusOr<Profile> LoadProfile(const std::string& path, const LoadOptions& options = {});
 
+// What is read of a summary at most.
+inline constexpr int64_t kMaxSummaryBytes = int64_t{16} << 20;
+
+// The same with the text of another file for the summary beside it.
+absl::StatusOr<Profile> LoadProfileWithSummary(const std::string& path,
+                                               absl::string_view sibling_summary,
+                                               const LoadOptions& options = {});
+
 // The same from memory; `sibling_summary` is the text of the file that lay beside it, or empty.
 absl::StatusOr<Profile> LoadProfileFromBytes(absl::string_view bytes,
                                              absl::string_view sibling_summary,

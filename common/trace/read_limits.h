@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -9,6 +10,8 @@
 namespace libreyolo::trace {
 
 struct ReadLimits {
+  // Asked now and then while a trace is read; true ends the reading with CANCELLED.
+  std::function<bool()> is_cancelled;
   int64_t max_bytes = int64_t{16} << 30;        // unpacked
   int64_t max_events = int64_t{200} * 1000000;  // elements of the event list
   int64_t max_memory_bytes = int64_t{8} << 30;  // of the records and names that are kept

@@ -56,6 +56,7 @@ class Reader {
   absl::Status SubmitBlocks(ParallelParser& parallel);
   bool IsWorthThreads() const;
   void ReserveRecords();
+  absl::Status CheckWanted() const;
   absl::Status CheckLimits() const;
   int64_t KeptBytes() const;
   absl::StatusOr<BlockResult> ParseBlock(absl::string_view& block);
@@ -88,6 +89,7 @@ absl::StatusOr<char> Reader::Next() {
       return buffer_.text().front();
     }
     buffer_.Take(text.size());
+    LY_RETURN_IF_ERROR(CheckWanted());
     LY_RETURN_IF_ERROR(buffer_.Fill(1));
     if (buffer_.text().empty()) return '\0';
   }
@@ -303,7 +305,13 @@ void Reader::ReserveRecords() {
   reserve(lists_.calls);
 }
 
+absl::Status Reader::CheckWanted() const {
+  if (!limits_.is_cancelled || !limits_.is_cancelled()) return absl::OkStatus();
+  return MakeError(reason::kCancelled, "nobody waits for this trace any more");
+}
+
 absl::Status Reader::CheckLimits() const {
+  LY_RETURN_IF_ERROR(CheckWanted());
   if (lists_.counts.events > limits_.max_events) {
     return LimitPassed(absl::StrCat("the trace has more than ", limits_.max_events, " events"),
                        kMaxTraceEventsFlag);

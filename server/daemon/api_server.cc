@@ -86,8 +86,8 @@ absl::Status ApiServer::Build(const std::vector<grpc::Service*>& services) {
   if (has_ports) {
     std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
     if (!options_.tls.certificate.empty()) {
-      LY_ASSIGN_OR_RETURN(credentials,
-                          MakeTlsCredentials(options_.tls, options_.require_certificate));
+      LY_ASSIGN_OR_RETURN(tls_, TlsReloader::Start(options_.tls, options_.tls_folder));
+      credentials = tls_->MakeCredentials(options_.require_certificate);
     }
     ports_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);

@@ -23,6 +23,7 @@ class ApiServer {
   struct Options {
     std::vector<ListenAddress> addresses;  // claimed; HOST:PORTs have TLS where `tls` has files
     TlsFiles tls;
+    std::string tls_folder;            // where the files that are in force are kept
     bool require_certificate = false;  // nobody gets through the handshake without
     bool reflection = false;           // tells callers, without asking who they are, what there is
     bool local = false;                // one user's: no other account than root gets in
@@ -51,6 +52,7 @@ class ApiServer {
   void AddListeners(const ListenAddress& address);
 
   Options options_;
+  std::unique_ptr<TlsReloader> tls_;
   std::unique_ptr<AccountEntrances> entrances_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> ports_;  // of all HOST:PORTs
   std::unique_ptr<grpc::Server> server_;

@@ -130,6 +130,7 @@ class Daemon {
   std::unique_ptr<StoreSteps> steps_;
   std::unique_ptr<ProfileReader> reader_;
   std::unique_ptr<WorkerPool> pool_;
+  std::unique_ptr<WorkerPool> read_pool_;
   std::unique_ptr<RetryingJobStore> job_store_;
   std::unique_ptr<JobManager> jobs_;
   std::unique_ptr<JobService> job_service_;
@@ -244,6 +245,7 @@ absl::Status Daemon::Start() {
   reader_ =
       std::make_unique<ProfileReader>(layout_, blobs_, *index_, *uploads_, holds_, trace_limits);
   pool_ = std::make_unique<WorkerPool>(2);
+  read_pool_ = std::make_unique<WorkerPool>(2);
   JobLimits limits;
   limits.heartbeat = config_.heartbeat;
   limits.max_queued_per_principal = static_cast<int>(config_.max_queued_per_user);
@@ -252,7 +254,11 @@ absl::Status Daemon::Start() {
   jobs_ = std::make_unique<JobManager>(
       JobManager::Deps{loop_, *pool_, clock_, launcher_, device_pool_, *steps_, *job_store_,
                        &rpc::ParseJobSpec, log_path,
-                       [this](bool measuring) { pool_->SetQuiet(measuring); }, BuildId(),
+                       [this](bool measuring) {
+                         pool_->SetQuiet(measuring);
+                         read_pool_->SetQuiet(measuring);
+                       },
+                       BuildId(),
                        [this](const std::string& device, int64_t pid) {
                          return devices_.HasProcessOf(device, pid);
                        },
@@ -264,8 +270,8 @@ absl::Status Daemon::Start() {
 
   job_service_ = std::make_unique<JobService>(
       JobService::Deps{*gate_, loop_, *pool_, *jobs_, inputs_, *uploads_, holds_, log_path});
-  profile_service_ = std::make_unique<ProfileService>(
-      ProfileService::Deps{*gate_, *pool_, *reader_, layout_, blobs_, *index_, *uploads_});
+  profile_service_ = std::make_unique<ProfileService>(ProfileService::Deps{
+      *gate_, *pool_, *read_pool_, *reader_, layout_, blobs_, *index_, *uploads_});
   device_service_ =
       std::make_unique<DeviceService>(DeviceService::Deps{*gate_, loop_, *pool_, devices_, *jobs_});
   server_service_ = std::make_unique<ServerService>(ServerService::Deps{
@@ -371,6 +377,7 @@ absl::Status Daemon::StartServer() {
   ApiServer::Options options;
   options.addresses = std::move(addresses_);
   options.tls = config_.tls;
+  options.tls_folder = config_.state_dir + "/tls";
   // Without tokens a certificate is the only way in, and the handshake is the place to say so.
   options.require_certificate = users_ == nullptr;
   // Who is not let in needs no list of what there is.
@@ -496,8 +503,7 @@ absl::Status CheckStart(const Config& config) {
   }
   if (!config.users_path.empty()) LY_RETURN_IF_ERROR(UserFile::Open(config.users_path).status());
   if (!config.tls.certificate.empty()) {
-    LY_RETURN_IF_ERROR(
-        MakeTlsCredentials(config.tls, /*require_certificate=*/config.users_path.empty()).status());
+    LY_RETURN_IF_ERROR(CheckTlsFiles(config.tls));
   }
   return absl::OkStatus();
 }

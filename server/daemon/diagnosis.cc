@@ -105,7 +105,7 @@ void CheckFolders(const char* check, const std::vector<std::string>& folders, bo
 
 void CheckTls(const Config& config, absl::Time now, std::vector<Finding>& out) {
   if (config.tls.certificate.empty()) return;
-  const absl::Status usable = MakeTlsCredentials(config.tls, config.users_path.empty()).status();
+  const absl::Status usable = CheckTlsFiles(config.tls);
   const absl::StatusOr<CertificateInfo> info = ReadCertificate(config.tls.certificate);
   if (!usable.ok() || !info.ok()) {
     out.push_back(Failed("tls", std::string((usable.ok() ? info.status() : usable).message()),

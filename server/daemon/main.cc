@@ -1,5 +1,6 @@
 #include <malloc.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <memory>
@@ -54,6 +55,8 @@ int main(int argc, char** argv) {
     std::fputs(line->show.c_str(), stdout);
     return 0;
   }
+  // A store is nobody else's to read. What a local daemon makes is its user's, like any file.
+  if (!config->local) umask(0077);
   if (!config->log_path.empty()) {
     if (const auto made = libreyolo::MakeDirectories(config->state_dir, 0700); !made.ok()) {
       return Fail(made, kExitFailed);

@@ -158,6 +158,25 @@ class TlsTest(remote.RemoteTest):
         support.wait_until(lambda: self.serial() != before, "the new certificate", 30)
         self.succeed("jobs", "list", env=self.as_user("alice"))
 
+    def test_a_renewal_of_no_use_leaves_the_old_one_in_force(self):
+        self.serve_users()
+        before = self.serial()
+        whole, old_key = self.cert.read_bytes(), self.key.read_bytes()
+        cert, key = self.authority.sign("server", stem="renewed")
+        for spoil in (lambda: self.cert.write_bytes(b""), lambda: self.key.write_bytes(b""),
+                      lambda: self.cert.write_bytes(b"no certificate"), lambda: self.cert.write_bytes(cert.read_bytes())):
+            log = []
+            spoil()
+            support.wait_until(lambda: log.append(self.daemon_log()) or "certificate not renewed" in "".join(log), "the refusal")
+            self.assertEqual(self.serial(), before)
+            self.cert.write_bytes(whole)
+            self.key.write_bytes(old_key)
+            support.wait_until(lambda: log.append(self.daemon_log()) or "certificate renewed" in "".join(log), "the old pair")
+        self.succeed("jobs", "list", env=self.as_user("alice"))
+        key.replace(self.key)
+        cert.replace(self.cert)
+        support.wait_until(lambda: self.serial() != before, "the new certificate", 30)
+
     def test_client_certificates_are_a_way_in(self):
         self.make_certificates()
         self.serve("--tls-cert", self.cert, "--tls-key", self.key, "--tls-client-ca", self.authority.cert)
@@ -346,7 +365,9 @@ class HostileTest(remote.RemoteTest):
         alice = self.tokens["alice"]
         ask = lambda name: self.call("ProfileService/GetProfile", remote.text_field(1, name), alice)
         self.assertEqual(ask("runs/profile.json")[0], OK)
-        for name in ("../bob/profile.json", "runs/../../bob/profile.json", "/etc/passwd", "runs/profile.json\0.txt",
+        (mine / "a").mkdir()
+        os.symlink(theirs / "profile.json", mine / "a/profile.json")
+        for name in ("../bob/profile.json", "runs/../../bob/profile.json", "runs/a", "runs/a/profile.json", "/etc/passwd", "runs/profile.json\0.txt",
                      "runs/link.json", "runs/folder/profile.json", "runs/..\\../x", "..", "./../bob/profile.json",
                      str(theirs / "profile.json")):
             status, said = ask(name)
@@ -355,6 +376,10 @@ class HostileTest(remote.RemoteTest):
         # Signs that only look like dots and slashes name nothing.
         self.assertEqual(ask("\u2025/bob/profile.json")[0], NOT_FOUND)
         self.assertEqual(ask("\uff0e\uff0e/bob/profile.json")[0], NOT_FOUND)
+        (theirs / "profile_summary.json").write_text("{}")
+        os.symlink(theirs / "profile_summary.json", mine / "profile_summary.json")
+        linked = remote.text_field(1, "runs/profile.json") + remote.text_field(3, "profile_summary.json")
+        self.assertIn(self.call("ProfileService/DownloadProfile", linked, alice)[0], (INVALID, NOT_FOUND))
         # DownloadProfile{path, file}.
         for file in ("../profile.json", "/etc/passwd", "..", "profile.json\0"):
             wanted = remote.text_field(1, "runs/profile.json") + remote.text_field(3, file)

@@ -8,18 +8,27 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 
 namespace libreyolo::daemon {
 namespace {
 
 constexpr unsigned kReloadSeconds = 1;
+constexpr int64_t kMaxPemBytes = int64_t{4} << 20;
+constexpr char kCertificate[] = "certificate.pem";
+constexpr char kKey[] = "key.pem";
+constexpr char kClientCa[] = "client_ca.pem";
 
 struct FreeContext {
   void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
@@ -38,8 +47,10 @@ absl::Status Refuse(absl::string_view what, const std::string& path, absl::strin
   return absl::InvalidArgumentError(absl::StrCat(what, " ", path, ": ", why));
 }
 
+}  // namespace
+
 // gRPC would start with files of no use, and refuse every handshake.
-absl::Status CheckFiles(const TlsFiles& files) {
+absl::Status CheckTlsFiles(const TlsFiles& files) {
   struct stat info;
   if (stat(files.key.c_str(), &info) != 0) {
     return Refuse("the TLS key", files.key, strerror(errno));
@@ -60,8 +71,6 @@ absl::Status CheckFiles(const TlsFiles& files) {
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::StatusOr<CertificateInfo> ReadCertificate(const std::string& path) {
   const std::unique_ptr<BIO, decltype(&BIO_free)> file(BIO_new_file(path.c_str(), "r"), &BIO_free);
@@ -99,14 +108,106 @@ void AllowTls13Only() {
   setenv("GRPC_SSL_CIPHER_SUITES", "PSK-AES256-GCM-SHA384", 1);
 }
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsCredentials(
-    const TlsFiles& files, bool require_certificate) {
+absl::StatusOr<std::unique_ptr<TlsReloader>> TlsReloader::Start(const TlsFiles& files,
+                                                                const std::string& folder) {
+  LY_RETURN_IF_ERROR(CheckTlsFiles(files));
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+  LY_RETURN_IF_ERROR(MakeDirectories(folder, 0700));
+  std::unique_ptr<TlsReloader> reloader(new TlsReloader(files, folder));
+  reloader->signature_ = reloader->Signature();
+  LY_RETURN_IF_ERROR(reloader->Publish());
+  reloader->thread_ = std::thread([raw = reloader.get()] { raw->Watch(); });
+  return reloader;
+}
+
+TlsReloader::~TlsReloader() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    ends_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+std::string TlsReloader::Signature() const {
+  std::string text;
+  for (const std::string& path : {files_.certificate, files_.key, files_.client_ca}) {
+    struct stat info {};
+    if (!path.empty()) (void)stat(path.c_str(), &info);
+    absl::StrAppend(&text, info.st_dev, ":", info.st_ino, ":", info.st_size, ":",
+                    info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec, ";");
+  }
+  return text;
+}
+
+std::string TlsReloader::Current(const char* name) const {
+  return absl::StrCat(folder_, "/current/", name);
+}
+
+// Copies first, then looks at the copies: a file may change between two looks.
+absl::Status TlsReloader::Publish() {
+  const std::string name = absl::StrCat("files.", ++published_);
+  const std::string place = absl::StrCat(folder_, "/", name);
+  LY_RETURN_IF_ERROR(MakeDirectories(place, 0700));
+  TlsFiles copies;
+  const auto copy = [&](const std::string& from, const char* to, std::string& copied) {
+    if (from.empty()) return absl::OkStatus();
+    const absl::StatusOr<std::string> text = ReadFile(from, kMaxPemBytes);
+    if (!text.ok()) return text.status();
+    copied = absl::StrCat(place, "/", to);
+    LY_RETURN_IF_ERROR(WriteFile(copied, *text));
+    return chmod(copied.c_str(), 0600) == 0 ? absl::OkStatus()
+                                            : ErrnoStatus(errno, "protect", copied);
+  };
+  absl::Status status = CheckTlsFiles(files_);
+  if (status.ok()) status = copy(files_.certificate, kCertificate, copies.certificate);
+  if (status.ok()) status = copy(files_.key, kKey, copies.key);
+  if (status.ok()) status = copy(files_.client_ca, kClientCa, copies.client_ca);
+  if (status.ok()) status = CheckTlsFiles(copies);
+  const std::string link = absl::StrCat(folder_, "/next");
+  const std::string current = absl::StrCat(folder_, "/current");
+  (void)unlink(link.c_str());
+  if (status.ok() &&
+      (symlink(name.c_str(), link.c_str()) != 0 || rename(link.c_str(), current.c_str()) != 0)) {
+    status = ErrnoStatus(errno, "place", current);
+  }
+  // What was in force may be read at this moment; what was before that is not.
+  std::error_code ignored;
+  std::filesystem::remove_all(
+      status.ok() ? absl::StrCat(folder_, "/files.", published_ - 2) : place, ignored);
+  return status;
+}
+
+void TlsReloader::Watch() {
+  for (;;) {
+    {
+      std::unique_lock<std::mutex> lock(mu_);
+      if (wake_.wait_for(lock, std::chrono::milliseconds(500), [this] { return ends_; })) return;
+    }
+    const std::string now = Signature();
+    if (now == signature_) continue;
+    signature_ = now;
+    const absl::Status status = Publish();
+    if (status.ok()) {
+      LogInfo("certificate renewed", {{"certificate", files_.certificate}});
+    } else {
+      LogError("certificate not renewed: the one before stays in force",
+               {{"certificate", files_.certificate}, {"error", status.message()}});
+    }
+  }
+}
+
+std::shared_ptr<grpc::ServerCredentials> TlsReloader::MakeCredentials(
+    bool require_certificate) const {
   namespace tls = grpc::experimental;
-  LY_RETURN_IF_ERROR(CheckFiles(files));
+  const bool has_authority = !files_.client_ca.empty();
   tls::TlsServerCredentialsOptions options(std::make_shared<tls::FileWatcherCertificateProvider>(
-      files.key, files.certificate, files.client_ca, kReloadSeconds));
+      Current(kKey), Current(kCertificate), has_authority ? Current(kClientCa) : "",
+      kReloadSeconds));
   options.watch_identity_key_cert_pairs();
-  if (!files.client_ca.empty()) {
+  if (has_authority) {
     options.watch_root_certs();
     options.set_cert_request_type(require_certificate
                                       ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY

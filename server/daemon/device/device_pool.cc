@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 
@@ -20,12 +21,18 @@ absl::StatusOr<UniqueFd> OpenLock(const std::string& path) {
   // Every user of the host must be able to lock it, whoever made it. The folder is sticky and may
   // forbid O_CREAT on another user's file (fs.protected_regular), so an existing one is opened
   // without it.
-  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0 && errno == ENOENT) {
-    fd = open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  // What another user put there must not hold up who opens it: a pipe would.
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  UniqueFd fd(open(path.c_str(), kFlags));
+  if (!fd && errno == ENOENT) fd.Reset(open(path.c_str(), kFlags | O_CREAT, 0644));
+  if (!fd) return ErrnoStatus(errno, "open lock file", path);
+  struct stat info;
+  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "look at lock file", path);
+  if (!S_ISREG(info.st_mode)) {
+    return MakeError(reason::kStoreFailed, absl::StrCat("the lock file ", path, " is no file"),
+                     {"remove it, or name another folder with --lock-dir"});
   }
-  if (fd < 0) return ErrnoStatus(errno, "open lock file", path);
-  return UniqueFd(fd);
+  return fd;
 }
 
 absl::Status Busy(const std::string& device) {

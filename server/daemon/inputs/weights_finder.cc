@@ -60,9 +60,11 @@ absl::StatusOr<FoundWeights> FindWeights(const std::string& name, const WeightsP
         name,
         "looked in weights/, the workspace and the cache, and the model hub has no such name");
   }
-  return FoundWeights{"",
-                      absl::StrCat(places.hub_base_url, "/", model, "/resolve/main/", model, ".pt"),
-                      absl::StrCat(places.cache_dir, "/weights/", clean)};
+  // One copy, however the name was written.
+  const std::string target = absl::StrCat(places.cache_dir, "/weights/", model, ".pt");
+  if (IsReadableFile(target)) return FoundWeights{target, "", ""};
+  return FoundWeights{
+      "", absl::StrCat(places.hub_base_url, "/", model, "/resolve/main/", model, ".pt"), target};
 }
 
 }  // namespace libreyolo::daemon

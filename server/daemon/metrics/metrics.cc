@@ -296,15 +296,17 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::s
   try {
     // Scrapes are few and short; slow ones are cut off, so that nobody can hold the threads for
     // long.
-    const std::vector<std::string> options = {"listening_ports",    address, "num_threads", "2",
-                                              "request_timeout_ms", "5000"};
+    const std::vector<std::string> options = {"listening_ports",    address, "num_threads", "8",
+                                              "request_timeout_ms", "1000"};
     auto listener =
         std::unique_ptr<Listener>(new Listener{metrics.parts_, prometheus::Exposer(options)});
     listener->exposer.RegisterCollectable(listener->metrics);
     return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(listener)));
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(absl::StrCat("cannot serve metrics on ", address, ": ",
-                                               error.what(), "; it is in use or not allowed"));
+  } catch (const std::exception&) {
+    // Its words are about its own parts: "null context when constructing CivetServer".
+    return absl::UnavailableError(
+        absl::StrCat("cannot serve metrics on ", address,
+                     ": the port is in use or not allowed; choose another with --metrics-listen"));
   }
 }
 

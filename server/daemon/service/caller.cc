@@ -50,7 +50,11 @@ std::string CommonNameOf(const grpc::CallbackServerContext& context) {
   const auto auth = context.auth_context();
   if (auth == nullptr) return "";
   const std::vector<grpc::string_ref> names = auth->FindPropertyValues("x509_common_name");
-  return names.size() == 1 ? std::string(names[0].data(), names[0].size()) : "";
+  if (names.size() != 1) return "";
+  const std::string name(names[0].data(), names[0].size());
+  // Nobody may be issued the name of another kind of caller: the daemon's own user, an account.
+  if (name == kDefaultWorkspace || name == "owner" || absl::StartsWith(name, "uid-")) return "";
+  return name;
 }
 
 }  // namespace

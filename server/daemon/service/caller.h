@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,6 +38,8 @@ struct Caller {
   bool has_own_workspace = false;
   // One of the calls that the principal may have under way; given back with the last copy.
   std::shared_ptr<void> slot;
+  // True once nobody waits for the answer any more; long work asks now and then. Empty: unknown.
+  std::function<bool()> is_cancelled;
 
   bool is_admin() const { return role == Role::kAdmin; }
   bool MaySee(const std::string& owner) const { return is_admin() || owner == principal; }

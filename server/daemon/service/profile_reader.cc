@@ -85,6 +85,9 @@ absl::StatusOr<ProfileReader::Resolved> ProfileReader::Resolve(const std::string
          {"profile.json", "infer_repeat.json", "profile_repeat.json"}) {
       const std::string file = absl::StrCat(*resolved, "/", name_in_folder);
       if (!std::filesystem::exists(file, error)) continue;
+      // The folder was looked at; what stands in it may be a link that leads elsewhere.
+      LY_RETURN_IF_ERROR(
+          layout_.ResolveExisting(workspace, absl::StrCat(path, "/", name_in_folder)).status());
       out.shown = absl::StrCat(absl::StripSuffix(path, "/"), "/", name_in_folder);
       out.path = file;
       break;
@@ -155,6 +158,7 @@ absl::StatusOr<std::shared_ptr<const analysis::Profile>> ProfileReader::Load(
   analysis::LoadOptions options;
   options.window = window;
   options.limits = limits_;
+  options.limits.is_cancelled = caller.is_cancelled;
   options.shown_name = typed;
   LY_ASSIGN_OR_RETURN(analysis::Profile loaded, LoadFresh(ref, caller, path, options));
   auto profile = std::make_shared<const analysis::Profile>(std::move(loaded));
@@ -170,10 +174,10 @@ absl::StatusOr<analysis::Profile> ProfileReader::LoadFresh(const v1::TraceRef& r
                                                            const analysis::LoadOptions& options) {
   absl::StatusOr<analysis::Profile> loaded;
   if (uploads_.Owns(caller.principal, ref.sibling_summary_digest())) {
-    LY_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
-    LY_ASSIGN_OR_RETURN(const std::string summary,
-                        ReadFile(blobs_.Path(ref.sibling_summary_digest())));
-    loaded = analysis::LoadProfileFromBytes(bytes, summary, options);
+    LY_ASSIGN_OR_RETURN(
+        const std::string summary,
+        ReadFile(blobs_.Path(ref.sibling_summary_digest()), analysis::kMaxSummaryBytes));
+    loaded = analysis::LoadProfileWithSummary(path, summary, options);
   } else {
     loaded = analysis::LoadProfile(path, options);
   }
@@ -215,6 +219,7 @@ absl::StatusOr<ProfileReader::WithTrace> ProfileReader::LoadWithTrace(const v1::
     LY_ASSIGN_OR_RETURN(options.window, analysis::ParseWindowRange(ref.window()));
   }
   options.limits = limits_;
+  options.limits.is_cancelled = caller.is_cancelled;
   options.shown_name = ref.typed().empty() ? path : ref.typed();
   options.keep_trace = &out.trace;
   LY_ASSIGN_OR_RETURN(out.profile, LoadFresh(ref, caller, path, options));

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/analysis/metrics.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
@@ -70,7 +71,7 @@ grpc::ServerUnaryReactor* ProfileService::GetSummary(Context* context,
                                                      const v1::GetSummaryRequest* request,
                                                      v1::SummaryReport* response) {
   return AnswerOn(
-      deps_.executor, deps_.gate, *context, {Role::kViewer},
+      deps_.readers, deps_.gate, *context, {Role::kViewer},
       [this, request, response](const Caller& caller) -> absl::Status {
         LY_ASSIGN_OR_RETURN(const auto profile, deps_.reader.Load(request->trace(), caller));
         *response = rpc::ToProto(analysis::Summarize(*profile), Shown(request->trace()));
@@ -82,7 +83,7 @@ grpc::ServerUnaryReactor* ProfileService::GetMetric(Context* context,
                                                     const v1::GetMetricRequest* request,
                                                     v1::GetMetricResponse* response) {
   return AnswerOn(
-      deps_.executor, deps_.gate, *context, {Role::kViewer},
+      deps_.readers, deps_.gate, *context, {Role::kViewer},
       [this, request, response](const Caller& caller) -> absl::Status {
         LY_ASSIGN_OR_RETURN(const auto profile, deps_.reader.Load(request->trace(), caller));
         if (request->field().empty()) {
@@ -100,7 +101,7 @@ grpc::ServerUnaryReactor* ProfileService::GetPhases(Context* context,
                                                     const v1::GetPhasesRequest* request,
                                                     v1::PhasesReport* response) {
   return AnswerOn(
-      deps_.executor, deps_.gate, *context, {Role::kViewer},
+      deps_.readers, deps_.gate, *context, {Role::kViewer},
       [this, request, response](const Caller& caller) -> absl::Status {
         LY_ASSIGN_OR_RETURN(const auto profile, deps_.reader.Load(request->trace(), caller));
         *response = rpc::ToProto(analysis::ReportPhases(*profile), Shown(request->trace()));
@@ -112,7 +113,7 @@ grpc::ServerUnaryReactor* ProfileService::GetKernels(Context* context,
                                                      const v1::GetKernelsRequest* request,
                                                      v1::KernelsReport* response) {
   return AnswerOn(
-      deps_.executor, deps_.gate, *context, {Role::kViewer},
+      deps_.readers, deps_.gate, *context, {Role::kViewer},
       [this, request, response](const Caller& caller) -> absl::Status {
         if (request->grep().size() > kMaxPatternBytes) {
           return MakeError(reason::kArgumentInvalid,
@@ -139,7 +140,7 @@ grpc::ServerUnaryReactor* ProfileService::GetKernels(Context* context,
 grpc::ServerUnaryReactor* ProfileService::GetOps(Context* context, const v1::GetOpsRequest* request,
                                                  v1::OpsReport* response) {
   return AnswerOn(
-      deps_.executor, deps_.gate, *context, {Role::kViewer},
+      deps_.readers, deps_.gate, *context, {Role::kViewer},
       [this, request, response](const Caller& caller) -> absl::Status {
         LY_ASSIGN_OR_RETURN(const auto profile, deps_.reader.Load(request->trace(), caller));
         LY_ASSIGN_OR_RETURN(const analysis::OpsReport report,
@@ -153,15 +154,16 @@ grpc::ServerUnaryReactor* ProfileService::Compare(Context* context,
                                                   const v1::CompareRequest* request,
                                                   v1::CompareReport* response) {
   return AnswerOn(
-      deps_.executor, deps_.gate, *context, {Role::kViewer},
+      deps_.readers, deps_.gate, *context, {Role::kViewer},
       [this, request, response](const Caller& caller) -> absl::Status {
         analysis::CompareQuery query;
         query.before_name = Shown(request->before());
         query.after_name = Shown(request->after());
         query.force = request->force();
-        if (!request->fail_on().empty()) {
+        for (const absl::string_view text :
+             absl::StrSplit(request->fail_on(), '\n', absl::SkipEmpty())) {
           LY_ASSIGN_OR_RETURN(analysis::FailCondition condition,
-                              analysis::ParseFailCondition(request->fail_on()));
+                              analysis::ParseFailCondition(text));
           query.fail_on.push_back(std::move(condition));
         }
         LY_ASSIGN_OR_RETURN(const auto before, deps_.reader.Load(request->before(), caller));
@@ -175,7 +177,7 @@ grpc::ServerUnaryReactor* ProfileService::Compare(Context* context,
 
 grpc::ServerUnaryReactor* ProfileService::WhatIf(Context* context, const v1::WhatIfRequest* request,
                                                  v1::WhatIfReport* response) {
-  return AnswerOn(deps_.executor, deps_.gate, *context, {Role::kViewer},
+  return AnswerOn(deps_.readers, deps_.gate, *context, {Role::kViewer},
                   [this, request, response](const Caller& caller) -> absl::Status {
                     LY_ASSIGN_OR_RETURN(const auto profile,
                                         deps_.reader.Load(request->trace(), caller));
@@ -217,7 +219,7 @@ grpc::ServerUnaryReactor* ProfileService::ListProfiles(Context* context,
 grpc::ServerUnaryReactor* ProfileService::GetProfile(Context* context,
                                                      const v1::GetProfileRequest* request,
                                                      v1::ProfileInfo* response) {
-  return AnswerOn(deps_.executor, deps_.gate, *context, {Role::kViewer},
+  return AnswerOn(deps_.readers, deps_.gate, *context, {Role::kViewer},
                   [this, request, response](const Caller& caller) -> absl::Status {
                     LY_ASSIGN_OR_RETURN(
                         const ProfileReader::Resolved named,
@@ -401,8 +403,15 @@ grpc::ServerWriteReactor<v1::DownloadChunk>* ProfileService::DownloadProfile(
         // Only what the profile's listing shows can be fetched.
         LY_ASSIGN_OR_RETURN(const v1::ProfileInfo info, DescribeProfile(named.path, named.shown));
         for (const v1::ProfileFile& known : info.files()) {
-          if (known.name() == file)
-            return (std::filesystem::path(named.path).parent_path() / file).string();
+          if (known.name() != file) continue;
+          const auto place = std::filesystem::path(named.path).parent_path() / file;
+          std::error_code error;
+          if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(place, error))) {
+            return MakeError(reason::kPathRefused,
+                             absl::StrCat("\"", file, "\" is no file but a link"),
+                             {"put the file itself there"});
+          }
+          return place.string();
         }
         return MakeError(reason::kProfileNotFound,
                          absl::StrCat("the profile has no file \"", file, "\""),

@@ -17,6 +17,7 @@ class ProfileService final : public profile::v1::ProfileService::CallbackService
   struct Deps {
     CallGate& gate;
     Executor& executor;
+    Executor& readers;  // for what may read a large trace, so that nothing short waits behind it
     ProfileReader& reader;
     const Layout& layout;
     const BlobStore& blobs;

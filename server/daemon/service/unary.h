@@ -47,9 +47,13 @@ grpc::ServerUnaryReactor* AnswerOn(Queue& queue, CallGate& gate,
   if (!caller.ok()) return Refuse(context, caller.status());
   auto* reactor = context.DefaultReactor();
   auto active = std::make_shared<ActiveCall>(gate.activity());
+  // The context lives until the call is finished.
+  caller->is_cancelled = [&context] { return context.IsCancelled(); };
   internal::Enqueue(queue, [reactor, active, access = std::move(access),
                             caller = *std::move(caller), work = std::move(work)]() mutable {
-    const absl::Status status = work(static_cast<const Caller&>(caller));
+    // Whoever asked may have gone while others were served.
+    const absl::Status status = caller.is_cancelled() ? absl::CancelledError("the caller has gone")
+                                                      : work(static_cast<const Caller&>(caller));
     CallGate::Audit(caller, access, status);
     reactor->Finish(rpc::ToGrpcStatus(status));
   });

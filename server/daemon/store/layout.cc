@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -22,6 +24,8 @@ namespace libreyolo::daemon {
 namespace {
 
 constexpr char kDefaultWorkspace[] = "default";
+constexpr size_t kMaxProjectBytes = 1024;
+constexpr std::ptrdiff_t kMaxProjectDepth = 32;
 
 bool IsWorkspaceName(const std::string& name) {
   if (name.empty() || name.size() > 64 || name[0] == '.') return false;
@@ -66,6 +70,13 @@ absl::StatusOr<std::string> Layout::ProjectDir(const std::string& workspace,
                                                const std::string& project) const {
   LY_ASSIGN_OR_RETURN(const std::string root, WorkspaceRoot(workspace));
   LY_ASSIGN_OR_RETURN(const std::string clean, NormalizeRelativePath(project));
+  if (clean.size() > kMaxProjectBytes ||
+      std::count(clean.begin(), clean.end(), '/') >= kMaxProjectDepth) {
+    return MakeError(reason::kPathRefused,
+                     absl::StrCat("the project's path is longer than ", kMaxProjectBytes,
+                                  " bytes or deeper than ", kMaxProjectDepth, " folders"),
+                     {"choose a shorter --project"});
+  }
   // The nearest part that exists must not lead out of the workspace.
   std::filesystem::path part(clean);
   while (!part.empty()) {

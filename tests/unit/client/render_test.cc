@@ -230,6 +230,20 @@ TEST(RowsTextTest, WithoutStepsShowTheWholeRecording) {
             " 50.00     1.500     3.000       7  aten::mm\n");
 }
 
+TEST(PrintableTest, NothingSteersATerminal) {
+  EXPECT_EQ(Printable("a\x1b[2Jb\x07\x7f"), "a?[2Jb??");
+  EXPECT_EQ(Printable("c1 \xc2\x9b"
+                      "31m"),
+            "c1 ?31m");
+  EXPECT_EQ(Printable("\xe2\x80\xae"
+                      "turned\xe2\x81\xa6"),
+            "?turned?");
+  EXPECT_EQ(Printable("line\nnext"), "line?next");
+  EXPECT_EQ(Printable("line\nnext", true), "line\nnext");
+  EXPECT_EQ(Printable("\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80 stays"),
+            "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80 stays");
+}
+
 TEST(CompareTextTest, FitsTheTerminal) {
   v1::CompareReport report;
   report.add_lines("img/s          10.0 -> 12.0 (+20%)  [a long reason why it can not be told]");

@@ -189,10 +189,14 @@ TEST_F(DownloadTest, AServersWordForAPlaceIsChecked) {
   profile_.set_path("../outside/profile.json");
   EXPECT_THAT(Download(), FailsWith(reason::kPathRefused));
   profile_.set_path("runs/profile/infer/profile.json");
-  for (const char* name : {"..", "", "a/b", "../../escape"}) {
+  for (const char* name : {"..", "", "a/b", "../../escape", ".bash_aliases", ".profile.json",
+                           "authorized_keys", "x\x1b[2J.json", "a\n.json"}) {
     profile_.mutable_files(0)->set_name(name);
     EXPECT_THAT(Download(), FailsWith(reason::kPathRefused)) << name;
   }
+  profile_.mutable_files(0)->set_name("profile.json");
+  profile_.set_path(".ssh/profile.json");
+  EXPECT_THAT(Download(), FailsWith(reason::kPathRefused));
 }
 
 }  // namespace

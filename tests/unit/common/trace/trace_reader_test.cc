@@ -269,6 +269,17 @@ TEST(TraceReaderTest, ReadsLooseNumbersAsMeantAndCountsThem) {
   EXPECT_EQ(trace.counts.invalid_times, 0);
 }
 
+TEST(TraceReaderTest, EndsWhenNobodyWantsItAnyMore) {
+  ReadLimits limits;
+  limits.block_bytes = 64;
+  int asked = 0;
+  limits.is_cancelled = [&] { return ++asked > 3; };
+  EXPECT_THAT(ParseTrace(BusyTrace(100), limits), FailsWith(reason::kCancelled));
+  // Blanks are no reason to go on either.
+  EXPECT_THAT(ParseTrace("{\"traceEvents\":[" + std::string(1 << 20, ' ') + "]}", limits),
+              FailsWith(reason::kCancelled));
+}
+
 TEST(TraceReaderTest, TellsOfACommaBehindTheLastEvent) {
   const std::string one = Event("cpu_op", "a", 1, 1);
   for (const auto& [text, trailing] : std::vector<std::pair<std::string, bool>>{

@@ -139,5 +139,12 @@ TEST_F(DevicePoolTest, ALockThatIsALinkIsRefused) {
   EXPECT_FALSE(absl::IsUnavailable(lease.status())) << "an error, nothing to wait for";
 }
 
+TEST_F(DevicePoolTest, ALockThatIsAPipeHoldsNobodyUp) {
+  ASSERT_EQ(mkfifo((dir_ / "libreyolo-host.lock").c_str(), 0666), 0);
+  const auto lease = ours_.TryAcquire("cpu", "j");
+  EXPECT_FALSE(lease.ok());
+  EXPECT_FALSE(absl::IsUnavailable(lease.status())) << "an error, nothing to wait for";
+}
+
 }  // namespace
 }  // namespace libreyolo::daemon

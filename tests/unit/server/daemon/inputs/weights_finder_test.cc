@@ -50,7 +50,9 @@ TEST_F(WeightsFinderTest, EachPlaceComesBeforeTheNext) {
 TEST_F(WeightsFinderTest, TheHubHasItsOwnNamesOnly) {
   ASSERT_OK_AND_ASSIGN(const FoundWeights found, FindWeights("libreyolo9C.pt", places_));
   EXPECT_EQ(found.url, "https://hub/LibreYOLO/LibreYOLO9c/resolve/main/LibreYOLO9c.pt");
-  EXPECT_EQ(found.target, dir_ / "cache/weights/libreyolo9C.pt");
+  EXPECT_EQ(found.target, dir_ / "cache/weights/LibreYOLO9c.pt") << "one copy for all spellings";
+  dir_.Write("cache/weights/LibreYOLO9c.pt", "w");
+  EXPECT_EQ(Find("LIBREYOLO9C.PT"), "cache/weights/LibreYOLO9c.pt");
   EXPECT_EQ(Find("LibreYOLO9x.pt"), "");
   EXPECT_EQ(Find("yolo.pt"), "");
 }

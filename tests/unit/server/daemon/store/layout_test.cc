@@ -63,6 +63,17 @@ TEST_F(LayoutTest, NoPathLeavesTheWorkspace) {
   }
 }
 
+TEST_F(LayoutTest, AProjectIsOnlySoDeepAndLong) {
+  std::string deep = "z";
+  for (int i = 0; i < 31; ++i) deep = "a/" + deep;
+  EXPECT_OK(served_.ProjectDir("", deep));
+  EXPECT_THAT(served_.ProjectDir("", "a/" + deep), FailsWith(reason::kPathRefused));
+  const std::string part(200, 'x');
+  const std::string long_path = part + "/" + part + "/" + part + "/" + part + "/" + part;
+  EXPECT_OK(served_.ProjectDir("", long_path));
+  EXPECT_THAT(served_.ProjectDir("", long_path + "/" + part), FailsWith(reason::kPathRefused));
+}
+
 TEST_F(LayoutTest, AServedStoreFollowsNoSymlinkOut) {
   fs::create_directories(dir_ / "served/default/runs");
   fs::create_symlink(dir_ / "outside", dir_ / "served/default/runs/out");
