@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "client/commands/reader.h"
 #include "client/commands/rows.h"
 #include "client/render/json.h"
@@ -37,6 +38,16 @@ absl::StatusOr<int> RunKernels(const Context& context) {
   } else {
     context.out() << KernelsText(report, TextWidth(context.streams));
     NoteRest(context, report, "kernels");
+    const bool is_filtered = args.IsTyped("--category") || args.IsTyped("--grep") ||
+                             args.IsTyped("--tensorcore") || args.IsTyped("--phase");
+    if (is_filtered && report.matched() > 0) {
+      context.Note(
+          absl::StrCat("note: the kernels that match take ",
+                       report.has_matched_ms_per_step()
+                           ? absl::StrFormat("%.3f ms a step, ", report.matched_ms_per_step())
+                           : "",
+                       absl::StrFormat("%.2f %% of the GPU's time", report.matched_percent())));
+    }
   }
   return 0;
 }

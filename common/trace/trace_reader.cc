@@ -38,6 +38,18 @@ absl::Status FaultIn(absl::string_view block, const BlockResult& result, int64_t
   return Unparsable(result.message, offset + static_cast<int64_t>(result.offset));
 }
 
+// The program that packed what begins like `text`, of those that are not read; null for others.
+const char* PackedBy(absl::string_view text) {
+  if (absl::StartsWith(text, "BZh")) return "bzip2";
+  if (absl::StartsWith(text,
+                       "\xFD"
+                       "7zXZ"))
+    return "xz";
+  if (absl::StartsWith(text, "PK\x03\x04")) return "zip";
+  if (absl::StartsWith(text, "\x1F\x8B")) return "gzip, twice";
+  return nullptr;
+}
+
 class Reader {
  public:
   Reader(ByteSource& source, const ReadLimits& limits)
@@ -109,7 +121,7 @@ absl::Status Reader::Expect(char c, absl::string_view where) {
 }
 
 absl::Status Reader::ReadDocument() {
-  LY_RETURN_IF_ERROR(buffer_.Fill(3));
+  LY_RETURN_IF_ERROR(buffer_.Fill(8));
   const absl::string_view head = buffer_.text().substr(0, 2);
   if (head == "\xFF\xFE" || head == "\xFE\xFF" ||
       (head.size() == 2 && (head[0] == '\0') != (head[1] == '\0'))) {
@@ -134,6 +146,12 @@ absl::Status Reader::ReadDocument() {
     buffer_.Take(1);
     LY_RETURN_IF_ERROR(ReadMembers());
   } else {
+    const char* const packed = PackedBy(buffer_.text());
+    if (buffer_.offset() == 0 && packed != nullptr) {
+      return MakeError(reason::kTraceUnparsable,
+                       absl::StrCat("not a trace: the file is packed by ", packed, ", at byte 0"),
+                       {"unpack it, or pack it by gzip or zstd"}, {{"byte_offset", "0"}});
+    }
     return Unparsable("not a trace: neither an object nor an array begins", buffer_.offset());
   }
   LY_RETURN_IF_ERROR(Next().status());

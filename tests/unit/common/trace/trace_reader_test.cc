@@ -269,6 +269,21 @@ TEST(TraceReaderTest, ReadsLooseNumbersAsMeantAndCountsThem) {
   EXPECT_EQ(trace.counts.invalid_times, 0);
 }
 
+TEST(TraceReaderTest, NamesAPackerThatItDoesNotKnow) {
+  for (const auto& [bytes, name] :
+       std::vector<std::pair<std::string, std::string>>{{"BZh91AY", "bzip2"},
+                                                        {std::string("\xFD"
+                                                                     "7zXZ\0",
+                                                                     6),
+                                                         "xz"},
+                                                        {"PK\x03\x04rest", "zip"},
+                                                        {Gzip(Gzip("[]")), "gzip, twice"}}) {
+    const auto trace = ParseTrace(bytes);
+    EXPECT_THAT(trace, FailsWith(reason::kTraceUnparsable));
+    EXPECT_THAT(std::string(trace.status().message()), ::testing::HasSubstr(name));
+  }
+}
+
 TEST(TraceReaderTest, EndsWhenNobodyWantsItAnyMore) {
   ReadLimits limits;
   limits.block_bytes = 64;
