@@ -65,7 +65,10 @@ absl::StatusOr<JsonValue> ParseProfileText(absl::string_view text, int64_t& bare
   if (mended.ok()) return mended;
   const trace::TextFault fault = trace::FindTextFault(text);
   if (fault.message.empty()) return json;
-  return absl::InvalidArgumentError(absl::StrCat(fault.message, " at byte ", fault.offset));
+  return absl::InvalidArgumentError(
+      fault.cut_short
+          ? absl::StrCat("the file ends at byte ", text.size(), ", before the profile does")
+          : absl::StrCat(fault.message, " at byte ", fault.offset));
 }
 
 absl::StatusOr<Profile> ProfileFromText(absl::string_view text, const LoadOptions& options) {

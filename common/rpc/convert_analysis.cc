@@ -216,6 +216,7 @@ v1::CompareReport ToProto(const analysis::CompareReport& report) {
   for (const std::string& unlike : report.unlike) out.add_unlike(unlike);
   out.set_condition_met(report.condition_met);
   for (const analysis::FailResult& result : report.conditions) {
+    if (report.condition_met && !result.met) continue;  // those that hold are the news
     if (!out.condition().empty()) out.mutable_condition()->append("; ");
     out.mutable_condition()->append(result.text);
   }
