@@ -2,7 +2,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -13,6 +16,7 @@
 #include "client/completion/scripts.h"
 #include "client/exit_code.h"
 #include "client/render/json.h"
+#include "client/render/table.h"
 #include "client/rpc/local_daemon.h"
 #include "common/base/status_macros.h"
 #include "libreyolo/profile/v1/profiler.grpc.pb.h"
@@ -106,7 +110,12 @@ class Asker {
   }
 
   void Print(absl::string_view word, absl::string_view help) {
-    PrintCandidate(out_, wanted_.current, word, help);
+    // A shell puts it on the command line as it is: nothing that a shell would read as more.
+    const bool is_plain = std::all_of(word.begin(), word.end(), [](char c) {
+      return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+             absl::string_view("._-/:+=@%,").find(c) != absl::string_view::npos;
+    });
+    if (is_plain) PrintCandidate(out_, wanted_.current, word, Printable(help));
   }
 
   const Completions& wanted_;

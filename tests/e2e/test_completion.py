@@ -80,6 +80,11 @@ class CompletionTest(support.ScriptedTest):
         self.assertIn("cpu", self.words("profile", "infer", "--device", ""))
         self.assertEqual(self.words("profile", "get", "no/such", "latency"), [])
 
+    def test_a_name_that_a_shell_would_read_as_more_is_not_offered(self):
+        self.succeed("profile", "infer", "--device", "cpu", "--weights", "random", "--project", "runs/$(touch x)")
+        self.assertIn("$(touch x)", self.succeed("profile", "list").stdout)
+        self.assertEqual([word for word in self.words("profile", "summary", "runs") if "touch" in word], [])
+
     def test_without_a_server_it_is_silent_and_starts_none(self):
         for env in ({"LIBREYOLO_SERVER": f"unix:{self.scratch}/none.sock"}, {"LIBREYOLO_SERVER": ""}):
             result = self.succeed("__complete", "jobs", "show", "", env=env)
