@@ -24,7 +24,11 @@ absl::StatusOr<UniqueFd> OpenLock(const std::string& path) {
   // What another user put there must not hold up who opens it: a pipe would.
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   UniqueFd fd(open(path.c_str(), kFlags));
-  if (!fd && errno == ENOENT) fd.Reset(open(path.c_str(), kFlags | O_CREAT, 0644));
+  if (!fd && errno == ENOENT) {
+    fd.Reset(open(path.c_str(), kFlags | O_CREAT, 0644));
+    // Whatever the umask is. That of another user who was faster is another user's to set.
+    if (fd) (void)fchmod(fd.get(), 0644);
+  }
   if (!fd) return ErrnoStatus(errno, "open lock file", path);
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "look at lock file", path);

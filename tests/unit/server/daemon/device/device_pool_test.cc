@@ -131,6 +131,17 @@ TEST_F(DevicePoolTest, ALockThatSomebodyElseMadeIsUsed) {
   EXPECT_EQ(Try(ours_, "cpu"), "");
 }
 
+TEST_F(DevicePoolTest, EverybodyMayLockWhatAServedDaemonMade) {
+  const mode_t before = umask(0077);
+  EXPECT_EQ(Try(ours_, "cpu"), "");
+  umask(before);
+  struct stat info;
+  for (const char* name : {"libreyolo-cpu.lock", "libreyolo-host.lock"}) {
+    ASSERT_EQ(stat((dir_ / name).c_str(), &info), 0) << name;
+    EXPECT_EQ(info.st_mode & 0777, 0644u) << name;
+  }
+}
+
 TEST_F(DevicePoolTest, ALockThatIsALinkIsRefused) {
   dir_.Write("target", "");
   ASSERT_EQ(symlink((dir_ / "target").c_str(), (dir_ / "libreyolo-cpu.lock").c_str()), 0);
