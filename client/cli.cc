@@ -213,9 +213,6 @@ int RunCliOnProcess(int argc, char** argv) {
   streams.err_is_terminal = ::isatty(STDERR_FILENO) != 0;
   streams.out_columns = ColumnsOf(STDOUT_FILENO);
   if (const int columns = ColumnsOf(STDERR_FILENO); columns > 0) streams.err_columns = columns;
-  // A server's words reach a terminal as text alone. Nothing of ours on standard output is more.
-  PrintableBuffer printable(std::cout.rdbuf());
-  if (streams.out_is_terminal) std::cout.rdbuf(&printable);
   const SystemClock clock;
   const auto connect = [](const ServerOptions& typed, NeedDaemon need) -> absl::StatusOr<Server> {
     absl::StatusOr<Server> server = Connect(typed, need);
@@ -235,6 +232,9 @@ int RunCliOnProcess(int argc, char** argv) {
   if (!args.empty() && args[0] == "dial-stdio") {
     return DialStdio(std::vector<std::string>(args.begin() + 1, args.end()));
   }
+  // A server's words reach a terminal as text alone. Nothing of ours on standard output is more.
+  PrintableBuffer printable(std::cout.rdbuf());
+  if (streams.out_is_terminal) std::cout.rdbuf(&printable);
   // TLS 1.3 and nothing older: of the older suites none that could be agreed on is left.
   setenv("GRPC_SSL_CIPHER_SUITES", "PSK-AES256-GCM-SHA384", 1);
   // What goes wrong is said once, by us; whoever hunts a fault may ask gRPC for more.

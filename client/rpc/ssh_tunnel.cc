@@ -168,7 +168,12 @@ void SshTunnel::StartSsh(UniqueFd connection) {
   sigemptyset(&blocked);
   sigaddset(&blocked, SIGINT);
   posix_spawnattr_setsigmask(&attributes, &blocked);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  // This process ignores SIGPIPE, and ssh would inherit that.
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   std::vector<char*> argv;
   for (std::string& word : command_) argv.push_back(word.data());
   argv.push_back(nullptr);

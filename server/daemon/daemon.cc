@@ -481,6 +481,7 @@ absl::Status Daemon::Run() {
   metrics_server_.reset();
   server_.reset();
   jobs_.reset();
+  read_pool_.reset();
   pool_.reset();
   LogInfo("ended", {});
   return absl::OkStatus();
