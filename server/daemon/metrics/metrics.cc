@@ -56,19 +56,13 @@ MetricFamily CounterFamily(const std::string& name, const std::string& help) {
 
 double Count(int64_t number) { return static_cast<double>(number); }
 
-void AddCounter(MetricFamily& family, double value, const char* label = nullptr,
-                const std::string& labelled = "") {
+// One figure of a family, which says of what kind it is.
+void AddFigure(MetricFamily& family, double value, const char* label = nullptr,
+               const std::string& labelled = "") {
   prometheus::ClientMetric metric;
   if (label != nullptr) metric.label.push_back({label, labelled});
-  metric.counter.value = value;
-  family.metric.push_back(std::move(metric));
-}
-
-void AddGauge(MetricFamily& family, double value, const char* label = nullptr,
-              const std::string& labelled = "") {
-  prometheus::ClientMetric metric;
-  if (label != nullptr) metric.label.push_back({label, labelled});
-  metric.gauge.value = value;
+  (family.type == prometheus::MetricType::Counter ? metric.counter.value : metric.gauge.value) =
+      value;
   family.metric.push_back(std::move(metric));
 }
 
@@ -119,7 +113,7 @@ struct Metrics::Parts : public prometheus::Collectable {
       const std::lock_guard<std::mutex> lock(mu);
       const int64_t now_ns = MonotonicNs();
       for (const auto& [device, since_ns] : leases)
-        AddGauge(ages, static_cast<double>(now_ns - since_ns) / 1e9, "device", device);
+        AddFigure(ages, static_cast<double>(now_ns - since_ns) / 1e9, "device", device);
     }
     if (!ages.metric.empty()) out.push_back(std::move(ages));
     if (const absl::StatusOr<StoreFigures> figures = store(); figures.ok()) Add(*figures, out);
@@ -130,7 +124,7 @@ struct Metrics::Parts : public prometheus::Collectable {
   // Under the names that all processes have at Prometheus.
   static void Add(const ProcessFigures& process, std::vector<MetricFamily>& out) {
     const auto gauge = [&](const char* name, const char* help, double value) {
-      AddGauge(out.emplace_back(GaugeFamily(name, help)), value);
+      AddFigure(out.emplace_back(GaugeFamily(name, help)), value);
     };
     gauge("process_resident_memory_bytes", "Memory of the daemon itself",
           static_cast<double>(process.resident_bytes));
@@ -143,31 +137,31 @@ struct Metrics::Parts : public prometheus::Collectable {
     gauge("process_start_time_seconds", "When it started, as seconds since 1970",
           process.start_unix_seconds);
     MetricFamily cpu = CounterFamily("process_cpu_seconds_total", "CPU time of the daemon itself");
-    AddCounter(cpu, process.cpu_seconds);
+    AddFigure(cpu, process.cpu_seconds);
     out.push_back(std::move(cpu));
   }
 
   static void Add(const StoreFigures& figures, std::vector<MetricFamily>& out) {
     MetricFamily bytes = GaugeFamily("libreyolod_store_bytes", "Bytes that the store holds");
-    AddGauge(bytes, static_cast<double>(figures.profile_bytes), "kind", "profiles");
-    AddGauge(bytes, static_cast<double>(figures.replaced_bytes), "kind", "replaced_profiles");
-    AddGauge(bytes, static_cast<double>(figures.upload_bytes), "kind", "uploads");
+    AddFigure(bytes, static_cast<double>(figures.profile_bytes), "kind", "profiles");
+    AddFigure(bytes, static_cast<double>(figures.replaced_bytes), "kind", "replaced_profiles");
+    AddFigure(bytes, static_cast<double>(figures.upload_bytes), "kind", "uploads");
     MetricFamily count = GaugeFamily("libreyolod_store_profiles", "Profiles in the store");
-    AddGauge(count, static_cast<double>(figures.profile_count), "kind", "profiles");
-    AddGauge(count, static_cast<double>(figures.replaced_count), "kind", "replaced_profiles");
+    AddFigure(count, static_cast<double>(figures.profile_count), "kind", "profiles");
+    AddFigure(count, static_cast<double>(figures.replaced_count), "kind", "replaced_profiles");
     MetricFamily free = GaugeFamily("libreyolod_store_free_bytes", "Bytes free on its disk");
-    AddGauge(free, static_cast<double>(figures.free_bytes));
+    AddFigure(free, static_cast<double>(figures.free_bytes));
     MetricFamily removed = CounterFamily("libreyolod_retention_removed_total",
                                          "Results that retention removed, by the limit");
-    AddCounter(removed, Count(figures.removed_by_age), "limit", "age");
-    AddCounter(removed, Count(figures.removed_by_count), "limit", "count");
-    AddCounter(removed, Count(figures.removed_by_bytes), "limit", "bytes");
+    AddFigure(removed, Count(figures.removed_by_age), "limit", "age");
+    AddFigure(removed, Count(figures.removed_by_count), "limit", "count");
+    AddFigure(removed, Count(figures.removed_by_bytes), "limit", "bytes");
     MetricFamily removed_bytes =
         CounterFamily("libreyolod_retention_removed_bytes_total", "Bytes of those results");
-    AddCounter(removed_bytes, Count(figures.removed_bytes));
+    AddFigure(removed_bytes, Count(figures.removed_bytes));
     MetricFamily failed = CounterFamily("libreyolod_retention_failures_total",
                                         "Removals that did not work and are tried again");
-    AddCounter(failed, Count(figures.failed_removals));
+    AddFigure(failed, Count(figures.failed_removals));
     for (MetricFamily* family : {&bytes, &count, &free, &removed, &removed_bytes, &failed})
       out.push_back(std::move(*family));
   }
