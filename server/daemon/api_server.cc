@@ -39,12 +39,13 @@ void SetDeadlines(const ApiServer::Options& options, grpc::ServerBuilder& builde
   // Clients ask too, whether it is still there while they wait for a job.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              ToMs(absl::Seconds(10)));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, ToMs(absl::Minutes(10)));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, ToMs(options.connection_idle));
   if (options.local) return;
   // What hangs in a call that was begun and never sent holds its place no longer than this. Who
   // watches a job attaches again; transfers go on where they were.
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, ToMs(absl::Hours(1)));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, ToMs(absl::Minutes(15)));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, ToMs(options.connection_age));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+                             ToMs(options.connection_age / 4));
 }
 
 }  // namespace

@@ -30,8 +30,10 @@ class ApiServer {
     Door::Limits connections;
     absl::Duration handshake_timeout = absl::Seconds(20);
     absl::Duration keepalive = absl::Minutes(1);  // silence before a sign of life is asked for
-    CallObserver* observer = nullptr;             // told of every call; outlives the server
-    HealthFacts health;                           // at first
+    absl::Duration connection_idle = absl::Minutes(10);  // without calls
+    absl::Duration connection_age = absl::Hours(1);
+    CallObserver* observer = nullptr;  // told of every call; outlives the server
+    HealthFacts health;                // at first
   };
   // `services` outlive it. Callers get in from here on. InvalidArgument for files of TLS that are
   // of no use.

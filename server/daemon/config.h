@@ -34,7 +34,9 @@ struct Config {
   bool metrics_anywhere = false;  // which may be off loopback
   absl::Duration heartbeat = absl::Seconds(60);
 
-  bool worker_network = false;  // workers keep the host's network
+  bool worker_network = false;    // workers keep the host's network
+  bool worker_all_files = false;  // and the daemon's files
+  std::vector<std::string> worker_read;
   WorkerLimits worker_limits;
   unsigned socket_mode = 0600;  // of unix sockets
   std::string socket_group;
@@ -45,13 +47,16 @@ struct Config {
   absl::Duration stall_timeout = absl::Minutes(1);
   absl::Duration handshake_timeout = absl::Seconds(20);
   absl::Duration keepalive = absl::Minutes(1);
+  absl::Duration connection_idle = absl::Minutes(10);
+  absl::Duration connection_age = absl::Hours(1);
   int64_t min_free_bytes = int64_t{256} << 20;
   TlsFiles tls;            // without a certificate: no TLS
   std::string users_path;  // empty: nobody is told apart by a token
   // Of each user; 0: no limit. Defaults where users are told apart: 20 jobs, 50 GiB.
   int64_t max_queued_per_user = 0;
   int64_t max_stored_bytes_per_user = 0;
-  int64_t max_upload_bytes = int64_t{4} << 30;  // of one file
+  int64_t max_job_bytes_per_user = int64_t{256} << 20;  // records and logs of ended jobs; 0: any
+  int64_t max_upload_bytes = int64_t{4} << 30;          // of one file
   RetentionLimits retention;
   trace::ReadLimits trace_limits;
 

@@ -389,6 +389,8 @@ absl::Status Daemon::StartServer() {
                          static_cast<int>(config_.max_connections_per_peer)};
   options.handshake_timeout = config_.handshake_timeout;
   options.keepalive = config_.keepalive;
+  options.connection_idle = config_.connection_idle;
+  options.connection_age = config_.connection_age;
   LY_ASSIGN_OR_RETURN(server_, ApiServer::Start(std::move(options),
                                                 {job_service_.get(), profile_service_.get(),
                                                  device_service_.get(), server_service_.get()}));
