@@ -36,6 +36,7 @@ EXAMPLES = {
     "tls_client_ca": '"/etc/libreyolo/clients.crt"',
     "tokens": '"/etc/libreyolo/tokens"',
     "socket_group": '"libreyolo"',
+    "worker_read": '"/opt/drivers/lib"',
 }
 INTRODUCTION = """\
 # Settings of the service libreyolod, in protobuf's text format. Made by scripts/gen_config.py; edit your copy in

@@ -237,7 +237,10 @@ class Follower {
         return rpc::FromGrpcStatus(*end);
       }
       if (!lost_since_.has_value()) {
+        // One that is only old, or whose server starts anew, is made again at once.
         lost_since_ = clock_.Monotonic();
+      } else if (!is_loss_told_) {
+        is_loss_told_ = true;
         Note(absl::StrCat("lost the connection to ", server_.address, "; trying again for ",
                           absl::FormatDuration(options_.give_up_after)));
       }
@@ -271,7 +274,8 @@ class Follower {
     if (lost_since_.has_value()) {
       lost_since_.reset();
       pause_ = kFirstPause;
-      Note("the connection is back");
+      if (is_loss_told_) Note("the connection is back");
+      is_loss_told_ = false;
     }
     // It may have been lost with the connection.
     if (cancel_wanted_) cancel_.Send();
@@ -361,6 +365,7 @@ class Follower {
   bool cancel_wanted_ = false;
   std::optional<absl::Duration> lost_since_;
   absl::Duration pause_ = kFirstPause;
+  bool is_loss_told_ = false;
   std::string why_not_started_;
   FollowResult result_;
 };

@@ -13,6 +13,7 @@
 #include "server/daemon/access/tls.h"
 #include "server/daemon/door.h"
 #include "server/daemon/health.h"
+#include "server/daemon/launch/worker_processes.h"
 #include "server/daemon/listen.h"
 #include "server/daemon/service/call_watch.h"
 
@@ -49,7 +50,8 @@ class ApiServer {
   void Shutdown(absl::Duration grace);
 
  private:
-  explicit ApiServer(Options options) : options_(std::move(options)), door_(options_.connections) {}
+  explicit ApiServer(Options options)
+      : options_(std::move(options)), door_(options_.connections, &IsOfWorker) {}
   absl::Status Build(const std::vector<grpc::Service*>& services);
   void AddListeners(const ListenAddress& address);
 

@@ -33,6 +33,7 @@
 #include "server/daemon/jobs/job_manager.h"
 #include "server/daemon/jobs/retrying_job_store.h"
 #include "server/daemon/jobs/store_steps.h"
+#include "server/daemon/launch/confine.h"
 #include "server/daemon/launch/process_launcher.h"
 #include "server/daemon/listen.h"
 #include "server/daemon/metrics/metrics.h"
@@ -61,6 +62,15 @@ constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 constexpr absl::Duration kCallGrace = absl::Seconds(2);
 constexpr absl::Duration kStoreProbe = absl::Seconds(5);
 
+WorkerFiles FilesOfWorkers(const Config& config) {
+  WorkerFiles files;
+  files.all = config.worker_all_files;
+  files.read = config.worker_read;
+  files.hidden = {config.state_dir, config.users_path, config.tls.key};
+  if (!config.has_users()) files.of_one_user = {config.workspace};
+  return files;
+}
+
 // Everything that lives as long as the daemon, in the order in which it is built; destroyed the
 // other way round.
 class Daemon {
@@ -79,7 +89,9 @@ class Daemon {
             {config.weights_folders, config.datasets_folders, config.cache_dir, config.hub_base_url,
              std::getenv("HF_TOKEN") == nullptr ? "" : std::getenv("HF_TOKEN"), config_.has_users(),
              config_.min_free_bytes}),
-        launcher_({config.worker_path, config.worker_network, config.worker_limits, at_}, loop_) {}
+        launcher_({config.worker_path, config.worker_network, FilesOfWorkers(config),
+                   config.worker_limits, at_},
+                  loop_) {}
 
   absl::Status Start();
   absl::Status Run();
@@ -221,6 +233,7 @@ v1::Capabilities Daemon::FixedCapabilities() const {
 }
 
 absl::Status Daemon::Start() {
+  if (!config_.local) HideFromOwnAccount();
   // Orphans of a worker must come to this process, which waits for them before it frees the device.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   LY_ASSIGN_OR_RETURN(state_lock_, LockFile(config_.state_dir + "/lock",

@@ -25,6 +25,7 @@
 #include "server/daemon/access/tls.h"
 #include "server/daemon/access/user_file.h"
 #include "server/daemon/health.h"
+#include "server/daemon/launch/file_fence.h"
 
 extern char** environ;
 
@@ -246,6 +247,26 @@ Finding CheckCapture(const Config& config) {
   return finding;
 }
 
+// What holds workers, as far as it depends on this host and on the settings.
+void CheckConfinement(const Config& config, std::vector<Finding>& out) {
+  const std::string check = "worker files";
+  if (config.worker_all_files) {
+    out.push_back(Warn(check, "workers may open all files that libreyolod may (--worker-all-files)",
+                       {"take it out of the settings; --worker-read PATH grants what they lack"}));
+  } else if (!FileFence::IsSupported()) {
+    out.push_back(Warn(check,
+                       "workers may open all files that libreyolod may: the kernel has no "
+                       "Landlock",
+                       {"run Linux 5.13 or newer, with landlock among its security modules",
+                        "until then let no strangers send weights"}));
+  } else {
+    out.push_back(Ok(check, "workers open what their jobs name and nothing else"));
+  }
+  if (config.local || geteuid() != 0) return;
+  out.push_back(Warn("account", "libreyolod runs as root",
+                     {"run it as an account of its own, as the packages do"}));
+}
+
 }  // namespace
 
 std::vector<Finding> Diagnose(const Config& config, const DeviceInventory& devices,
@@ -259,6 +280,7 @@ std::vector<Finding> Diagnose(const Config& config, const DeviceInventory& devic
   CheckFolders("datasets", config.datasets_folders, false, out);
   CheckTls(config, now, out);
   CheckUsers(config, out);
+  CheckConfinement(config, out);
   const std::string no_gpu = devices.CudaUnusableReason();
   out.push_back(no_gpu.empty()
                     ? Ok("driver", "lists GPUs that can be used")

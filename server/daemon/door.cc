@@ -41,6 +41,7 @@ std::optional<Peer> PeerOf(int fd) {
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return std::nullopt;
     peer.is_account = true;
     peer.uid = credentials.uid;
+    peer.pid = credentials.pid;
     peer.address = absl::StrCat("uid:", credentials.uid);
     return peer;
   }
@@ -68,8 +69,11 @@ void Watch(int epoll, int fd, uint32_t events) {
 
 }  // namespace
 
-Door::Door(Limits limits)
-    : limits_(limits), epoll_(epoll_create1(EPOLL_CLOEXEC)), stop_(eventfd(0, EFD_CLOEXEC)) {
+Door::Door(Limits limits, std::function<bool(pid_t)> is_worker)
+    : limits_(limits),
+      is_worker_(std::move(is_worker)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      stop_(eventfd(0, EFD_CLOEXEC)) {
   LY_CHECK(epoll_ && stop_) << "epoll: " << strerror(errno);
   Watch(epoll_.get(), stop_.get(), EPOLLIN);
 }
@@ -126,20 +130,21 @@ bool Door::HasRoom(const Peer& peer) {
   if (!is_full && (found == of_peer_.end() || found->second < limits_.connections_per_peer)) {
     return true;
   }
+  LogRefusal(peer, is_full ? "too many" : "too many of its peer");
+  return false;
+}
+
+void Door::LogRefusal(const Peer& peer, const char* why) {
   // Whoever knocks all day must not fill the disk.
   const int64_t now_s = MonotonicNs() / 1'000'000'000;
   if (last_refusal_s_ == now_s) {
     ++refusals_unlogged_;
-    return false;
+    return;
   }
   last_refusal_s_ = now_s;
-  LogWarning("connection refused: too many",
-             {{"peer", peer.address},
-              {"limit", is_full ? limits_.connections : limits_.connections_per_peer},
-              {"of_one_peer", !is_full},
-              {"refused_before", refusals_unlogged_}});
+  LogWarning(absl::StrCat("connection refused: ", why),
+             {{"peer", peer.address}, {"pid", peer.pid}, {"refused_before", refusals_unlogged_}});
   refusals_unlogged_ = 0;
-  return false;
 }
 
 void Door::Accept(const Listener& listener) {
@@ -152,6 +157,9 @@ void Door::Accept(const Listener& listener) {
   }
   const std::optional<Peer> peer = PeerOf(fd.get());
   if (!peer.has_value() || !HasRoom(*peer)) return;
+  if (peer->is_account && is_worker_ && is_worker_(peer->pid)) {
+    return LogRefusal(*peer, "it comes from a worker");
+  }
   if (!peer->is_account) SetTcpOptions(fd.get());
   UniqueFd watch(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
   if (!watch) return;

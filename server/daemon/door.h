@@ -1,6 +1,7 @@
 // The door: takes the connections of all listening sockets before gRPC sees them. It knows whose
-// each one is (the account behind a unix socket, the address behind TCP), keeps their number within
-// limits, and hands them on. gRPC alone can do neither.
+// each one is (the account behind a unix socket, the address behind TCP), refuses the daemon's own
+// workers, which have its account, keeps the number of connections within limits, and hands them
+// on. gRPC alone can do none of it.
 #pragma once
 
 #include <sys/types.h>
@@ -22,6 +23,7 @@ namespace libreyolo::daemon {
 struct Peer {
   bool is_account = false;  // of this host, over a unix socket
   uid_t uid = 0;            // an account's
+  pid_t pid = 0;            // of the process that connected; 0 where it is not seen from here
   std::string address;      // "uid:1000", "10.0.0.7"
 
   bool operator==(const Peer&) const = default;
@@ -36,7 +38,9 @@ class Door {
   // Takes a connection over; false: it is not let in, and closed. Called on the door's thread.
   using Handler = std::function<bool(const Peer& peer, UniqueFd connection)>;
 
-  explicit Door(Limits limits);
+  // `is_worker` tells whether a process is one of the daemon's workers or their children; empty:
+  // none is.
+  explicit Door(Limits limits, std::function<bool(pid_t)> is_worker = {});
   ~Door();
 
   // Before Start(). `fd` listens, or will; it stays the caller's and open until Stop().
@@ -60,8 +64,11 @@ class Door {
   void Accept(const Listener& listener);
   void OnEnd(int watch);
   bool HasRoom(const Peer& peer);
+  // Logs that `peer` is refused, once a second at most.
+  void LogRefusal(const Peer& peer, const char* why);
 
   const Limits limits_;
+  const std::function<bool(pid_t)> is_worker_;
   UniqueFd epoll_;
   UniqueFd stop_;
   std::vector<Listener> listeners_;

@@ -180,6 +180,8 @@ class RemoteTest(support.ClientTest):
         self.worker.write_text(self.WORKER)
         self.worker.chmod(0o755)
         self.log = self.scratch / "store.log"
+        # In the folder that the workers of a daemon's one user write to.
+        self.told = self.scratch / "cache/libreyolo/workers/default/told"
         self.daemon = None
 
     def write_tokens(self, users=None):

@@ -117,14 +117,14 @@ class ScriptedTest(ClientTest):
         self.socket = f"{self.scratch}/served.sock"
         self.env["LIBREYOLO_SERVER"] = f"unix:{self.socket}"
         self.worker = self.scratch / "worker"
-        scripted = pathlib.Path(os.environ["LIBREYOLO_TEST_BIN_DIR"]) / "scripted_worker"
+        self.scripted = pathlib.Path(os.environ["LIBREYOLO_TEST_BIN_DIR"]) / "scripted_worker"
         build = subprocess.run([BIN / "libreyolod", "--version"], capture_output=True, text=True).stdout
         build = build[build.index("(") + 1:build.index(")")]
         # Without orders it only answers what `libreyolo doctor` asks of a worker.
         self.worker.write_text('#!/bin/sh\ncase "$1" in\n'
                                f'--version) echo "libreyolo-worker {build}" ;;\n'
                                f'--check-capture) cat {self.scratch}/capture ;;\n'
-                               f"*) exec {scripted} {self.scratch}/scripts ;;\nesac\n")
+                               f"*) exec {self.scripted} {self.scratch}/scripts ;;\nesac\n")
         (self.scratch / "capture").write_text("ok CUPTI 130001 at /scripted\n")
         self.worker.chmod(0o700)
         (self.scratch / "scripts").mkdir()
@@ -138,9 +138,10 @@ class ScriptedTest(ClientTest):
         """What the worker does for a project's last folder; "default" for all others."""
         (self.scratch / "scripts" / project).write_text(text)
 
-    def serve(self, *flags):
-        return self.start_daemon("--worker", str(self.worker), "--cache", str(self.scratch / "cache"), "--hub",
-                                 "http://127.0.0.1:9", *flags)
+    def serve(self, *flags, store=None):
+        return self.start_daemon("--worker", str(self.worker), "--worker-read", str(self.scripted), "--worker-read",
+                                 str(self.scratch / "scripts"), "--cache", str(self.scratch / "cache"), "--hub",
+                                 "http://127.0.0.1:9", *flags, store=store)
 
 
 def kill_hard(pid):

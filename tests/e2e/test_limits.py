@@ -6,18 +6,22 @@ import pathlib
 import shutil
 import socket
 import subprocess
+import sys
+import time
 import unittest
 
 import remote
 import support
 
 ALICE = 54321
+# A program, and where it finds its library; a worker reads it only when it is told to.
+PYTHON, PYTHON_READ = os.path.realpath(sys.executable), ("--worker-read", sys.base_prefix)
 
 
 class WorkerLimitsTest(remote.RemoteTest):
     """Workers that take too much. Each ends as one failed job that says of what, and the next job runs."""
 
-    def fail(self, script, *flags, interpreter="/bin/sh"):
+    def failed(self, script, *flags, interpreter="/bin/sh"):
         """The error of the job whose worker is `script`."""
         self.worker.write_text(f"#!{interpreter}\n{script}\n")
         self.serve(*flags)
@@ -32,45 +36,43 @@ class WorkerLimitsTest(remote.RemoteTest):
         return show()["error"]
 
     def test_memory_that_the_kernel_refuses(self):
-        error = self.fail("import sys\nheld = bytearray(400 << 20)", "--worker-memory", 128 << 20,
-                          interpreter=shutil.which("python3"))
+        error = self.failed("import sys\nheld = bytearray(400 << 20)", "--worker-memory", 128 << 20,
+                            *PYTHON_READ, interpreter=PYTHON)
         self.assertEqual(error["reason"], "OUT_OF_MEMORY", error)
         self.assertIn("0.12 GiB", error["message"])
         self.assertIn("--worker-memory", " ".join(error["hints"]))
 
     def test_memory_that_the_kernel_does_not_count(self):
         """Shared pages are nobody's data: the daemon sees them."""
-        error = self.fail("import mmap, time\nheld = mmap.mmap(-1, 400 << 20)\nfor at in range(0, 400 << 20, 4096):\n"
-                          "    held[at] = 1\ntime.sleep(600)", "--worker-memory", 128 << 20,
-                          interpreter=shutil.which("python3"))
+        error = self.failed("import mmap, time\nheld = mmap.mmap(-1, 400 << 20)\nfor at in range(0, 400 << 20, 4096):\n"
+                            "    held[at] = 1\ntime.sleep(600)", "--worker-memory", 128 << 20,
+                            *PYTHON_READ, interpreter=PYTHON)
         self.assertEqual(error["reason"], "OUT_OF_MEMORY", error)
         self.assertIn("the server allows 0.12 GiB", error["message"])
 
     def test_cpu_time(self):
-        error = self.fail("while :; do :; done", "--worker-cpu-time", 1)
+        error = self.failed("while :; do :; done", "--worker-cpu-time", 1)
         self.assertEqual(error["reason"], "WORKER_LIMIT", error)
         self.assertIn("1 s of CPU time", error["message"])
 
     def test_the_size_of_files(self):
-        error = self.fail(f"exec head -c 1000000 /dev/zero >{self.scratch}/big", "--worker-file-size", 65536)
+        error = self.failed(f"exec head -c 1000000 /dev/zero >{self.told}", "--worker-file-size", 65536)
         self.assertEqual(error["reason"], "WORKER_LIMIT", error)
         self.assertIn("too large", error["message"])
-        self.assertEqual((self.scratch / "big").stat().st_size, 65536)
+        self.assertEqual(self.told.stat().st_size, 65536)
 
     def test_the_size_of_its_log(self):
-        error = self.fail("head -c 80000000 /dev/zero >&2; exec sleep 600")
+        error = self.failed("head -c 80000000 /dev/zero >&2; exec sleep 600")
         self.assertEqual(error["reason"], "WORKER_LIMIT", error)
         self.assertIn("64 MiB to its log", error["message"])
 
     def test_open_files(self):
-        told = self.scratch / "told"
-        self.fail(f"ulimit -n >{told}; exit 1", "--worker-files", 77)
-        self.assertEqual(told.read_text(), "77\n")
+        self.failed(f"ulimit -n >{self.told}; exit 1", "--worker-files", 77)
+        self.assertEqual(self.told.read_text(), "77\n")
 
     def test_a_worker_is_the_first_to_go_when_memory_runs_out(self):
-        told = self.scratch / "told"
-        self.fail(f"cat /proc/self/oom_score_adj >{told}; exit 1")
-        self.assertEqual(told.read_text(), "500\n")
+        self.failed(f"cat /proc/self/oom_score_adj >{self.told}; exit 1")
+        self.assertEqual(self.told.read_text(), "500\n")
 
     def test_processes(self):
         if os.geteuid() != 0:
@@ -154,6 +156,47 @@ class DeadlineTest(remote.RemoteTest):
         call.headers("ProfileService/UploadBlob", self.tokens["alice"])
         self.ends(connection)
         self.succeed("jobs", "list", env={"LIBREYOLO_SERVER": self.address, "LIBREYOLO_TOKEN": self.tokens["alice"]})
+
+    def answering(self, connection):
+        """Reads to the end and acknowledges pings, so that nothing but the server's limits ends the connection; how
+        many seconds that took."""
+        start, got = time.monotonic(), b""
+        connection.settimeout(60)
+        try:
+            while piece := connection.recv(65536):
+                got += piece
+                while len(got) >= 9 and len(got) >= 9 + int.from_bytes(got[:3], "big"):
+                    size, kind, flags = int.from_bytes(got[:3], "big"), got[3], got[4]
+                    payload, got = got[9:9 + size], got[9 + size:]
+                    if kind == 6 and not flags & 1:
+                        connection.sendall(remote.RawCall.frame(6, 1, 0, payload))
+        except ConnectionError:
+            pass
+        return time.monotonic() - start
+
+    def test_a_connection_without_calls(self):
+        self.serve_users("--connection-idle", 1)
+        connection = self.connect_tls()
+        remote.RawCall(connection)
+        self.answering(connection)  # else it times out
+        self.succeed("jobs", "list", env=self.as_user("alice"))
+
+    def test_a_connection_that_is_old(self):
+        """One with a call that never ends. Whoever watches a job goes on over another connection, without a word."""
+        self.serve_users("--connection-age", 2)
+        connection = self.connect_tls()
+        call = remote.RawCall(connection)
+        call.headers("ProfileService/UploadBlob", self.tokens["alice"])
+        watch = subprocess.Popen([support.BIN / "libreyolo", *self.JOB[:-1]], env={**self.env, **self.as_user("alice")},
+                                 cwd=self.workspace, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.answering(connection)
+        time.sleep(4)  # two more such ages
+        self.assertIsNone(watch.poll())
+        listed = json.loads(self.succeed("jobs", "list", "--json", env=self.as_user("alice")).stdout)["jobs"]
+        self.succeed("jobs", "cancel", listed[0]["id"], env=self.as_user("alice"))
+        said = watch.communicate(timeout=60)
+        self.assertEqual(watch.returncode, 3, said)
+        self.assertNotIn("connection", said[1])
 
 
 if __name__ == "__main__":

@@ -480,7 +480,7 @@ exec sleep 600
 """
 
     def test_workers_start_with_little(self):
-        told = self.scratch / "told"
+        told = self.told.parents[1] / "alice/told"
         self.worker.write_text(self.WORKER.replace("@", str(told)))
         self.env["HF_TOKEN"] = "hub-secret"
         self.env["LIBREYOLO_TOKEN"] = "daemon-secret"

@@ -129,7 +129,7 @@ class RetentionTest(support.ScriptedTest):
         self.assertIn("made by no job of this server", self.refuse(2, "profile", "pin", "runs/foreign"))
 
     def test_a_result_stays_while_it_is_downloaded(self):
-        trace = self.scratch / "large.json"
+        trace = self.scratch / "scripts/large.json"
         self.profile_of_size(trace, 64 << 20)
         self.script("large", self.GOOD.replace("trace own", f"trace {trace}"))
         self.serve("--retain-count", "1")
@@ -161,8 +161,7 @@ class RetentionTest(support.ScriptedTest):
 
     def serve_once_for_trace(self, path):
         store = self.scratch / "other-store"
-        daemon = self.start_daemon("--worker", str(self.worker), "--cache", str(self.scratch / "cache"), "--hub",
-                                   "http://127.0.0.1:9", store=store)
+        daemon = self.serve(store=store)
         self.profile()
         path.write_bytes((store / "workspaces/default/runs/profile/infer/profile_trace.json").read_bytes())
         daemon.terminate()

@@ -229,7 +229,9 @@ TEST_F(DaemonApiTest, TwoDaemonsOfAHostMeasureOneAfterTheOther) {
   const v1::Job running = Submit("runs/long");
   WaitFor(running.id(), v1::JOB_STATE_MEASURING);
   DaemonProcess other({"--listen", "unix:" + Path("e.sock"), "--store", Path("other"), "--worker",
-                       Path("worker"), "--lock-dir", Path("locks")});
+                       Path("worker"), "--lock-dir", Path("locks"), "--worker-read",
+                       LIBREYOLO_TEST_BIN_DIR "/scripted_worker", "--worker-read",
+                       Path("scripts")});
   ASSERT_TRUE(Eventually([&] { return other.Output().find("listening") != std::string::npos; }));
   jobs_ = v1::JobService::NewStub(
       grpc::CreateChannel("unix:" + Path("e.sock"), grpc::InsecureChannelCredentials()));
@@ -385,7 +387,8 @@ TEST_F(DaemonApiTest, ALocalDaemonEndsWhenIdleAndServesItsFolder) {
   std::filesystem::create_directories(Path("work"));
   daemon_ = std::make_unique<DaemonProcess>(std::vector<std::string>{
       "--local", "--listen", address(), "--workspace", Path("work"), "--state", Path("state"),
-      "--worker", Path("worker"), "--lock-dir", Path("locks"), "--idle-timeout", "2"});
+      "--worker", Path("worker"), "--worker-read", LIBREYOLO_TEST_BIN_DIR "/scripted_worker",
+      "--worker-read", Path("scripts"), "--lock-dir", Path("locks"), "--idle-timeout", "2"});
   // A channel that found no socket would try again only later than the daemon waits.
   ASSERT_TRUE(Eventually([&] { return std::filesystem::exists(Path("d.sock")); }));
   channel_ = grpc::CreateChannel(address(), grpc::InsecureChannelCredentials());

@@ -48,6 +48,10 @@ class DaemonTest : public ::testing::Test {
   ~DaemonTest() override;
 
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  // In the folder that workers write to, besides their results.
+  std::string WorkersPath(const std::string& name) const {
+    return Path("cache/workers/default/" + name);
+  }
   std::string Workspace(const std::string& path) const {
     return Path("store/workspaces/default/" + path);
   }

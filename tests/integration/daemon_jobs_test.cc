@@ -157,12 +157,12 @@ TEST_F(DaemonTest, CancelLetsAWorkerEndByItself) {
 }
 
 TEST_F(DaemonTest, CancelEndsTheWholeProcessGroupBeforeTheJobIsCancelled) {
-  Script("stubborn", absl::StrCat("hello\nobey no\nchild ", Path("child"),
+  Script("stubborn", absl::StrCat("hello\nobey no\nchild ", WorkersPath("child"),
                                   "\nstage measuring\nwait-file ", Path("never"), "\n"));
   StartDaemon();
   const v1::Job job = Submit("runs/stubborn");
   WaitFor(job.id(), v1::JOB_STATE_MEASURING);
-  ASSERT_OK_AND_ASSIGN(const std::string child, ReadFile(Path("child")));
+  ASSERT_OK_AND_ASSIGN(const std::string child, ReadFile(WorkersPath("child")));
   ASSERT_TRUE(ProcessLives(std::stoi(child)));
   Cancel(job.id());
   EXPECT_EQ(WaitForEnd(job.id()).state(), v1::JOB_STATE_CANCELLED);
@@ -171,11 +171,11 @@ TEST_F(DaemonTest, CancelEndsTheWholeProcessGroupBeforeTheJobIsCancelled) {
 }
 
 TEST_F(DaemonTest, AnOrphanOfAGoodWorkerIsGoneBeforeTheNextJob) {
-  Script("leaver",
-         absl::StrCat("hello\nchild ", Path("child"), "\nstage measuring\ntrace own\nfinish\n"));
+  Script("leaver", absl::StrCat("hello\nchild ", WorkersPath("child"),
+                                "\nstage measuring\ntrace own\nfinish\n"));
   StartDaemon();
   EXPECT_EQ(WaitForEnd(Submit("runs/leaver").id()).state(), v1::JOB_STATE_SUCCEEDED);
-  ASSERT_OK_AND_ASSIGN(const std::string child, ReadFile(Path("child")));
+  ASSERT_OK_AND_ASSIGN(const std::string child, ReadFile(WorkersPath("child")));
   EXPECT_FALSE(ProcessLives(std::stoi(child)));
   ExpectGoodJobRuns();
 }

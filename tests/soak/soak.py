@@ -122,7 +122,7 @@ class Soak:
         (scripts / "repeat").write_text(f"{GOOD}trial 1 wait-file {tick}\n{ENDING}")
         (scripts / "crash").write_text("hello\nstage warming_up\nkill 11\n")
         (scripts / "stubborn").write_text(f"hello\nobey no\nstage measuring\nwait-file {self.scratch}/never\n")
-        (scripts / "orphan").write_text(f"{GOOD}child {self.scratch}/child.pid\n{ENDING}")
+        (scripts / "orphan").write_text(f"{GOOD}child {self.scratch}/cache/workers/default/child.pid\n{ENDING}")
         worker = self.scratch / "worker"
         worker.write_text(f"#!/bin/sh\nexec {self.args.worker} {scripts}\n")
         worker.chmod(0o700)
@@ -159,7 +159,8 @@ class Soak:
         with open(log, "ab") as out:
             self.daemon = subprocess.Popen(
                 [self.args.bin / "libreyolod", "--listen", self.address, "--store", self.store, "--lock-dir",
-                 self.scratch, "--worker", self.scratch / "worker", "--cache", self.scratch / "cache", "--hub",
+                 self.scratch, "--worker", self.scratch / "worker", "--worker-read", self.args.worker, "--worker-read",
+                 self.scratch / "scripts", "--cache", self.scratch / "cache", "--hub",
                  "http://127.0.0.1:9", "--heartbeat", "1", "--min-free", "0",
                  "--retain-count", str(self.retain_count)], env=self.daemon_env(), stderr=out)
         deadline = time.monotonic() + 60
@@ -294,7 +295,7 @@ class Soak:
                 self.report(f"fault {fault}: {error!r}")
 
     def do_worker_killed(self, dice):
-        workers = self.processes(lambda words: b"scripted_worker" in words)
+        workers = self.processes(lambda words: words.split(b"\0")[0].endswith(b"scripted_worker"))
         if workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(dice.choice(workers), signal.SIGKILL)

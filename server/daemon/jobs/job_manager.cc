@@ -11,7 +11,7 @@
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "server/daemon/jobs/active_job.h"
-#include "server/daemon/launch/process_launcher.h"
+#include "server/daemon/launch/worker_processes.h"
 
 namespace libreyolo::daemon {
 namespace {

@@ -9,7 +9,7 @@
 #include "server/daemon/device/device_inventory.h"
 #include "server/daemon/jobs/active_job.h"
 #include "server/daemon/jobs/job_manager.h"
-#include "server/daemon/launch/process_launcher.h"
+#include "server/daemon/launch/worker_processes.h"
 
 namespace libreyolo::daemon {
 

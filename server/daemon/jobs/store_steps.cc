@@ -78,7 +78,9 @@ absl::StatusOr<worker_link::WorkerPlan> StoreSteps::Prepare(const JobPlace& plac
   plan.source = spec.source.text;
   const InputSettings& settings = inputs_.settings();
   if (!settings.datasets_folders.empty()) plan.datasets_dir = settings.datasets_folders.front();
-  plan.cache_dir = settings.cache_dir;
+  // What one user's workers write there is read by no other's.
+  plan.cache_dir = absl::StrCat(settings.cache_dir, "/workers/",
+                                place.workspace.empty() ? "default" : place.workspace);
   LY_ASSIGN_OR_RETURN(plan.source_paths,
                       inputs_.FetchSource(spec, layout_.InputDir(place.job_id), cancelled,
                                           [&](int64_t done, int64_t total) {

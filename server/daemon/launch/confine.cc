@@ -1,6 +1,7 @@
 #include "server/daemon/launch/confine.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -17,6 +18,7 @@
 
 #include "common/base/file.h"
 #include "common/base/unique_fd.h"
+#include "server/daemon/launch/call_filter.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -68,6 +70,26 @@ bool LimitResources(const ResourceLimit* limits, size_t count) {
   return true;
 }
 
+// Of root's privileges only those stay that open files, which are fenced in by other means: a
+// root's daemon works in the folders of others. A process without privileges has none to give up.
+bool DropCapabilities() {
+  constexpr uint32_t kKept = 1U << CAP_DAC_OVERRIDE | 1U << CAP_DAC_READ_SEARCH;
+  prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  for (unsigned long each = 0; prctl(PR_CAPBSET_READ, each, 0, 0, 0) >= 0; ++each) {
+    if (each >= 32 || (kKept & 1U << each) == 0) prctl(PR_CAPBSET_DROP, each, 0, 0, 0);
+  }
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[2] = {};
+  if (syscall(SYS_capget, &header, sets) != 0) return false;
+  for (__user_cap_data_struct& set : sets) {
+    const uint32_t kept = &set == sets ? kKept : 0;
+    set.effective &= kept;
+    set.permitted &= kept;
+    set.inheritable = 0;
+  }
+  return syscall(SYS_capset, &header, sets) == 0;
+}
+
 void ResetSignals() {
   for (int number = 1; number < NSIG; ++number) {
     if (number != SIGKILL && number != SIGSTOP) signal(number, SIG_DFL);
@@ -83,7 +105,9 @@ constexpr int32_t kNothingSaid = -1;
 struct Report {
   enum Kind : int32_t { kConfined, kFailed };
   Kind kind = kFailed;
-  int32_t error = kNothingSaid;  // kConfined: why there is a network
+  int32_t error = kNothingSaid;  // kFailed
+  int32_t network_error = 0;
+  int32_t filter_error = 0;
 };
 
 struct ChildPlan {
@@ -93,6 +117,8 @@ struct ChildPlan {
   const std::pair<int, int>* descriptors;
   size_t descriptor_count;
   int report_fd;
+  int fence_fd;  // -1: none
+  uint64_t access_to_itself;
   bool allow_network;
   const char* uid_map;
   const char* gid_map;
@@ -102,12 +128,15 @@ struct ChildPlan {
 
 [[noreturn]] void RunChild(const ChildPlan& plan) {
   const auto fail = [&] {
-    const Report report{Report::kFailed, errno};
+    const Report report{Report::kFailed, errno, 0, 0};
     const ssize_t sent = write(plan.report_fd, &report, sizeof report);
     _exit(sent == sizeof report ? 127 : 126);
   };
   setpgid(0, 0);
   ResetSignals();
+  // What is hidden does not own its files in /proc, which are written to below. Until exec it has
+  // the daemon's memory, as long as a few system calls take.
+  prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
   int first_free = 3;
   for (size_t i = 0; i < plan.descriptor_count; ++i) {
     const auto [ours, theirs] = plan.descriptors[i];
@@ -116,15 +145,24 @@ struct ChildPlan {
   }
   // Those that are marked to close at exec do; this is for any that was not. The kernel may lack
   // the call, then the marks have to do.
-  syscall(SYS_close_range, first_free, plan.report_fd - 1, 0);
-  syscall(SYS_close_range, plan.report_fd + 1, ~0U, 0);
+  const int low = plan.fence_fd < 0 ? plan.report_fd : std::min(plan.report_fd, plan.fence_fd);
+  const int high = std::max(plan.report_fd, plan.fence_fd);
+  syscall(SYS_close_range, first_free, low - 1, 0);
+  if (high - low > 1) syscall(SYS_close_range, low + 1, high - 1, 0);
+  syscall(SYS_close_range, high + 1, ~0U, 0);
   // The first to go when memory runs out. Making it so is always allowed.
   WriteProc("/proc/self/oom_score_adj", "500");
-  const Report confined{Report::kConfined,
-                        plan.allow_network ? 0 : LeaveNetwork(plan.uid_map, plan.gid_map)};
+  Report confined{Report::kConfined, 0, 0, 0};
+  if (!plan.allow_network) confined.network_error = LeaveNetwork(plan.uid_map, plan.gid_map);
   // After the namespace, whose making may need a process more.
   if (!LimitResources(plan.limits, plan.limit_count)) fail();
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail();
+  if (plan.fence_fd >= 0) {
+    errno = EnterFileFence(plan.fence_fd, plan.access_to_itself);
+    if (errno != 0) fail();
+  }
+  if (!DropCapabilities()) fail();
+  confined.filter_error = EnterCallFilter();
   if (write(plan.report_fd, &confined, sizeof confined) != sizeof confined) fail();
   execve(plan.program, plan.argv, plan.envp);
   fail();
@@ -166,6 +204,8 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 
 }  // namespace
 
+void HideFromOwnAccount() { prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
+
 absl::StatusOr<StartedProcess> StartConfined(const ConfinedProcess& process) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "make", "a pipe");
@@ -175,6 +215,11 @@ absl::StatusOr<StartedProcess> StartConfined(const ConfinedProcess& process) {
   UniqueFd high(fcntl(child_end.get(), F_DUPFD_CLOEXEC, 64));
   if (!high) return ErrnoStatus(errno, "move", "a descriptor");
   child_end.Reset();
+  UniqueFd fence;
+  if (process.files != nullptr) {
+    fence = UniqueFd(fcntl(process.files->fd(), F_DUPFD_CLOEXEC, 64));
+    if (!fence) return ErrnoStatus(errno, "move", "a descriptor");
+  }
 
   std::vector<std::string> words = {process.program};
   std::vector<std::string> environment = process.environment;
@@ -191,6 +236,8 @@ absl::StatusOr<StartedProcess> StartConfined(const ConfinedProcess& process) {
                        process.descriptors.data(),
                        process.descriptors.size(),
                        high.get(),
+                       fence.get(),
+                       process.files == nullptr ? 0 : process.files->access_to_itself(),
                        process.allow_network,
                        uid_map,
                        gid_map,
@@ -209,16 +256,17 @@ absl::StatusOr<StartedProcess> StartConfined(const ConfinedProcess& process) {
   high.Reset();
 
   // The pipe's end comes when it runs the program, or is gone.
-  int network_error = 0;
+  StartedProcess started{pid};
   bool confined = false;
   Report said;
   while (ReadReport(report.get(), &said) && said.kind == Report::kConfined) {
     confined = true;
-    network_error = said.error;
+    started.network_error = said.network_error;
+    started.filter_error = said.filter_error;
     said = Report{};
   }
   if (confined && said.kind == Report::kFailed && said.error == kNothingSaid) {
-    return StartedProcess{pid, network_error};
+    return started;
   }
   waitpid(pid, nullptr, 0);
   return ErrnoStatus(said.error == kNothingSaid ? EIO : said.error, "start", process.program);

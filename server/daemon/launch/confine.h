@@ -1,7 +1,8 @@
 // What a worker process may not do. It parses foreign files and runs a large library, so it starts
-// with less than the daemon has: no way to new privileges, no core dumps, bounded resources, none
-// of the daemon's descriptors, and no network where the kernel allows that. When memory runs out
-// the kernel takes it before the daemon.
+// with less than the daemon has: no way to new privileges, none of root's but to open files, no
+// core dumps, bounded resources, none of the daemon's descriptors, and where the kernel allows that
+// no network, no files but those it is granted, and no hold on other processes. When memory runs
+// out the kernel takes it before the daemon.
 #pragma once
 
 #include <sys/types.h>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/daemon/launch/file_fence.h"
 
 namespace libreyolo::daemon {
 
@@ -20,6 +22,7 @@ struct ConfinedProcess {
   std::vector<std::string> environment;          // whole: "NAME=value"
   std::vector<std::pair<int, int>> descriptors;  // ours -> the child's; all others are closed
   bool allow_network = false;
+  const FileFence* files = nullptr;  // null: all that its account may open
   // Of the kernel, 0: none. Memory, CPU time and file sizes are the process's, `processes` the
   // account's.
   int64_t data_bytes = 0;
@@ -31,9 +34,15 @@ struct ConfinedProcess {
 
 struct StartedProcess {
   pid_t pid = 0;
-  // Why the process has a network although it should have none; 0: as asked.
+  // Why the process has a network although it should have none, and why it may call into other
+  // processes; 0: as asked.
   int network_error = 0;
+  int filter_error = 0;
 };
+
+// To be called by a process that holds secrets: others of its account can then neither trace it nor
+// read its memory and environment (prctl(2), PR_SET_DUMPABLE), and it leaves no core dump.
+void HideFromOwnAccount();
 
 // Starts `process` in a process group of its own, with default signals and nothing blocked. Returns
 // once it runs the program. ErrnoStatus of what failed.

@@ -27,6 +27,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/unique_fd.h"
 #include "server/daemon/launch/confine.h"
+#include "server/daemon/launch/worker_processes.h"
 #include "server/worker_link/worker_channel.h"
 
 namespace libreyolo::daemon {
@@ -35,7 +36,6 @@ namespace {
 using worker_link::FrameDecoder;
 
 constexpr int kFirstLeaseFd = 4;
-constexpr int64_t kMaxEnvironBytes = 4 << 20;
 constexpr absl::Duration kWatchPeriod = absl::Milliseconds(500);
 constexpr absl::Duration kGroupPoll = absl::Milliseconds(20);
 
@@ -54,10 +54,6 @@ constexpr const char* kPassedThrough[] = {"PATH",           "HOME",         "LAN
                                           "LIBREYOLO_NVML", "ASAN_OPTIONS", "LSAN_OPTIONS",
                                           "UBSAN_OPTIONS"};
 
-// What all processes of a job have in their environment, however they came to be: by it a later
-// daemon finds those that this one left, also when the worker itself is gone.
-std::string JobMark(const std::string& job_id) { return absl::StrCat("LIBREYOLO_JOB=", job_id); }
-
 std::vector<std::string> BuildEnvironment(const LaunchRequest& request) {
   std::vector<std::string> out;
   for (const char* name : kPassedThrough) {
@@ -65,6 +61,8 @@ std::vector<std::string> BuildEnvironment(const LaunchRequest& request) {
   }
   for (const auto& [name, value] : request.environment)
     out.push_back(absl::StrCat(name, "=", value));
+  // What CUDA compiles stays among the jobs of one workspace; its own place for it is out of reach.
+  out.push_back(absl::StrCat("CUDA_CACHE_PATH=", request.plan.cache_dir, "/cuda"));
   out.push_back(JobMark(request.plan.job_id));
   return out;
 }
@@ -85,9 +83,10 @@ int64_t CpuSeconds(const WorkerLimits& limits, int64_t time_limit_s) {
   return std::min(limits.cpu_seconds, most);
 }
 
+// `fence` may be null.
 absl::StatusOr<StartedProcess> Spawn(const ProcessLauncher::Settings& settings,
                                      int64_t memory_bytes, const LaunchRequest& request,
-                                     int link_fd) {
+                                     const FileFence* fence, int link_fd) {
   UniqueFd log(open(request.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!log) return ErrnoStatus(errno, "open", request.log_path);
   UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -99,7 +98,7 @@ absl::StatusOr<StartedProcess> Spawn(const ProcessLauncher::Settings& settings,
   for (int fd : request.lease_fds) leases.push_back(MoveHigh(UniqueFd(dup(fd))));
 
   ConfinedProcess process{
-      settings.worker_path, BuildEnvironment(request), {}, settings.allow_network};
+      settings.worker_path, BuildEnvironment(request), {}, settings.allow_network, fence};
   const WorkerLimits& limits = settings.limits;
   if (request.plan.device == "cpu" && !kSanitized) process.data_bytes = memory_bytes;
   process.cpu_seconds = CpuSeconds(limits, request.time_limit_s);
@@ -114,14 +113,6 @@ absl::StatusOr<StartedProcess> Spawn(const ProcessLauncher::Settings& settings,
     process.descriptors.emplace_back(leases[i].get(), kFirstLeaseFd + static_cast<int>(i));
   }
   return StartConfined(process);
-}
-
-// Whether a list of texts that end in NUL holds `entry`.
-bool HasEntry(absl::string_view list, absl::string_view entry) {
-  for (absl::string_view item : absl::StrSplit(list, '\0')) {
-    if (item == entry) return true;
-  }
-  return false;
 }
 
 int64_t FileBytes(const std::string& path) {
@@ -346,8 +337,13 @@ absl::StatusOr<std::unique_ptr<WorkerSession>> ProcessLauncher::Launch(const Lau
   UniqueFd ours(pair[0]);
   const UniqueFd theirs(pair[1]);
   LY_RETURN_IF_ERROR(AtFaultPoint(settings_.at, "spawn worker"));
+  absl::StatusOr<FileFence> fence = absl::UnimplementedError("");
+  if (!settings_.files.all) {
+    fence = MakeFence(request.plan);
+    if (!fence.ok() && !absl::IsUnimplemented(fence.status())) return fence.status();
+  }
   const absl::StatusOr<StartedProcess> started =
-      Spawn(settings_, memory_bytes_, request, theirs.get());
+      Spawn(settings_, memory_bytes_, request, fence.ok() ? &*fence : nullptr, theirs.get());
   if (!started.ok()) return started.status();
   const pid_t pid = started->pid;
   (void)AtFaultPoint(settings_.at, "after spawn worker");
@@ -355,6 +351,11 @@ absl::StatusOr<std::unique_ptr<WorkerSession>> ProcessLauncher::Launch(const Lau
     told_of_network_ = true;
     LogWarning("workers keep the network: the kernel does not let them leave it",
                {{"error", strerror(started->network_error)}});
+  }
+  if (started->filter_error != 0 && !told_of_filter_) {
+    told_of_filter_ = true;
+    LogWarning("workers may signal other processes of the account: the kernel filters no calls",
+               {{"error", strerror(started->filter_error)}});
   }
   UniqueFd pidfd(PidfdOpen(pid));
   LY_CHECK(pidfd) << "pidfd_open: " << strerror(errno);
@@ -367,43 +368,17 @@ absl::StatusOr<std::unique_ptr<WorkerSession>> ProcessLauncher::Launch(const Lau
   return session;
 }
 
-int64_t ProcessStartTicks(int pid) {
-  const auto stat = ReadFile(absl::StrCat("/proc/", pid, "/stat"), 4096);
-  if (!stat.ok()) return 0;
-  const size_t end = stat->rfind(')');  // the name may hold anything
-  if (end == std::string::npos) return 0;
-  const std::vector<absl::string_view> fields =
-      absl::StrSplit(absl::string_view(*stat).substr(end + 2), ' ');
-  int64_t ticks = 0;
-  constexpr size_t kStartTime = 19;  // field 22 of proc(5), counted from the one after the name
-  if (fields.size() <= kStartTime || !absl::SimpleAtoi(fields[kStartTime], &ticks)) return 0;
-  return ticks;
-}
-
-void KillLeftoverProcesses(const std::string& job_id, int worker_pid, int64_t start_ticks) {
-  if (job_id.empty()) return;
-  const std::string mark = JobMark(job_id);
-  // A group's number is given to nobody else while it has a member, so one process that is surely
-  // the job's vouches for all of the group.
-  bool is_group =
-      worker_pid > 1 && start_ticks != 0 && ProcessStartTicks(worker_pid) == start_ticks;
-  bool is_any = is_group;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    int pid = 0;
-    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid) || pid == getpid()) continue;
-    // Other users' processes do not show it, and are not ours.
-    const auto environment = ReadFile(entry.path().string() + "/environ", kMaxEnvironBytes);
-    if (!environment.ok() || !HasEntry(*environment, mark)) continue;
-    is_group = is_group || (worker_pid > 1 && getpgid(pid) == worker_pid);
-    kill(pid, SIGKILL);
-    is_any = true;
+absl::StatusOr<FileFence> ProcessLauncher::MakeFence(const worker_link::WorkerPlan& plan) {
+  // A grant is for what is there. Where it cannot be made the worker says so when it needs it.
+  (void)MakeDirectories(plan.cache_dir, 0700);
+  absl::StatusOr<FileFence> fence = FileFence::Make(
+      GrantsFor(plan, settings_.worker_path, settings_.files), settings_.allow_network);
+  if (absl::IsUnimplemented(fence.status()) && !told_of_files_) {
+    told_of_files_ = true;
+    LogWarning("workers may open all files that libreyolod may",
+               {{"error", fence.status().message()}});
   }
-  if (is_group) kill(-worker_pid, SIGKILL);
-  if (is_any) {
-    LogWarning("killed what an earlier daemon left of a job",
-               {{"job", job_id}, {"worker", worker_pid}});
-  }
+  return fence;
 }
 
 }  // namespace libreyolo::daemon

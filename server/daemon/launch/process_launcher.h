@@ -6,6 +6,7 @@
 
 #include "common/base/fault_points.h"
 #include "server/daemon/control_loop.h"
+#include "server/daemon/launch/worker_files.h"
 #include "server/daemon/launch/worker_launcher.h"
 #include "server/daemon/launch/worker_limits.h"
 
@@ -16,6 +17,7 @@ class ProcessLauncher : public WorkerLauncher {
   struct Settings {
     std::string worker_path;     // the executable
     bool allow_network = false;  // workers get by without
+    WorkerFiles files;
     WorkerLimits limits;
     // Fault points: "launch", "spawn worker", "link send" (an error: the worker does not hear it),
     // "link receive" (an error: the link breaks).
@@ -32,19 +34,14 @@ class ProcessLauncher : public WorkerLauncher {
                                                         WorkerEvents events) override;
 
  private:
+  absl::StatusOr<FileFence> MakeFence(const worker_link::WorkerPlan& plan);
+
   const Settings settings_;
   const int64_t memory_bytes_;
   ControlLoop& loop_;
   bool told_of_network_ = false;
+  bool told_of_files_ = false;
+  bool told_of_filter_ = false;
 };
-
-// Start time of a process in clock ticks since boot, from /proc; 0 when there is none. With the pid
-// it names a process for good.
-int64_t ProcessStartTicks(int pid);
-
-// Kills what an earlier daemon left of a job: its worker and that one's group, and every process
-// of this user that bears the job's mark, also where the worker itself is gone or a child left its
-// group. They may take a moment to be gone; until then they hold the job's device.
-void KillLeftoverProcesses(const std::string& job_id, int worker_pid, int64_t start_ticks);
 
 }  // namespace libreyolo::daemon

@@ -115,10 +115,11 @@ def readers_against_echo(args, folder, environment):
     (scripts / "default").write_text(GOOD_JOB)
     (scripts / "busy").write_text(BUSY_JOB)
     worker = folder.parent / "worker"
-    worker.write_text(f"#!/bin/sh\nexec {bench_util.find_binary('scripted_worker', bench_util.bin_dir().parent / 'tests')} "
-                      f"{scripts}\n")
+    scripted = bench_util.find_binary("scripted_worker", bench_util.bin_dir().parent / "tests")
+    worker.write_text(f"#!/bin/sh\nexec {scripted} {scripts}\n")
     worker.chmod(0o700)
-    daemon, address = start_daemon(folder, environment, "daemon", "--worker", worker)
+    daemon, address = start_daemon(folder, environment, "daemon", "--worker", worker, "--worker-read", scripted,
+                                   "--worker-read", scripts)
     echo_socket = folder.parent / "echo.sock"
     echo = Server([bench_util.find_binary("echo_server", bench_util.bench_dir()), f"unix:{echo_socket}"], folder, environment,
                   folder.parent / "echo.log")

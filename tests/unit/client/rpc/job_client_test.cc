@@ -74,6 +74,21 @@ TEST_F(JobClientTest, GoesOnWhereItWasAfterTheServerCameBack) {
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("lost the connection"), HasSubstr("is back")));
 }
 
+TEST_F(JobClientTest, AConnectionThatIsMadeAgainAtOnceIsNotWorthAWord) {
+  fake_.jobs.Add(v1::JOB_STATE_STARTING);
+  fake_.jobs.Add(v1::JOB_STATE_MEASURING);
+  on_event_ = [this](const v1::Job& job) {
+    if (job.sequence() != 2 || fake_.jobs.watched_after().size() > 1) return;
+    fake_.Stop();
+    fake_.jobs.Add(v1::JOB_STATE_SUCCEEDED);
+    fake_.Start();
+  };
+  ASSERT_OK_AND_ASSIGN(const FollowResult result, Follow());
+  EXPECT_EQ(result.job.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_THAT(seen_, ElementsAre(1, 2, 3));
+  EXPECT_THAT(notes_, ElementsAre());
+}
+
 TEST_F(JobClientTest, GivesUpWithTheJobsId) {
   options_.give_up_after = absl::Milliseconds(300);
   fake_.jobs.Add(v1::JOB_STATE_MEASURING);

@@ -108,6 +108,19 @@ TEST_F(DoorTest, KnowsTheAccountBehindASocket) {
   EXPECT_EQ(peer.address, absl::StrCat("uid:", geteuid()));
 }
 
+TEST_F(DoorTest, HangsUpOnAWorker) {
+  pid_t asked = 0;
+  Door door({}, [&asked](pid_t pid) {
+    asked = pid;
+    return true;
+  });
+  door.AddListener(listening_.get(), room_.handler());
+  door.Start();
+  EXPECT_TRUE(IsHungUp(Connect()));
+  EXPECT_EQ(asked, getpid());
+  EXPECT_EQ(door.connections(), 0);
+}
+
 TEST_F(DoorTest, KnowsAnotherAccount) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to be somebody else";
   constexpr uid_t kNobody = 65534;

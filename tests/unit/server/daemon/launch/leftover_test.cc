@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/file.h"
-#include "server/daemon/launch/process_launcher.h"
+#include "server/daemon/launch/worker_processes.h"
 
 namespace libreyolo::daemon {
 namespace {

@@ -1,0 +1,287 @@
+"""What a worker could do that a hostile file has taken over: it has the daemon's account, and little else. The worker here
+is a program that tries, and says in its job's log what it got."""
+
+import ctypes
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import unittest
+
+import remote
+import support
+
+PYTHON, PYTHON_READ = os.path.realpath(sys.executable), ("--worker-read", sys.base_prefix)
+ALICE = 54321
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
+
+# `attempt` says how something ended: "done", or the error's name.
+PRELUDE = """\
+import ctypes, errno, json, os, resource, signal, socket, subprocess, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+daemon = os.getppid()
+told = {}
+def attempt(name, action):
+    try:
+        told[name] = action() or "done"
+    except OSError as error:
+        told[name] = errno.errorcode.get(error.errno, str(error))
+def call(function, *arguments):
+    if function(*arguments) < 0:
+        raise OSError(ctypes.get_errno(), "")
+def read(path):
+    open(path, "rb").read(64)
+def write(path):
+    with open(path, "ab"):
+        pass
+"""
+
+
+class HostileWorkerTest(remote.RemoteTest):
+    def hostile(self, script, submit, flags=(), environment=None):
+        """What the worker of the job that `submit` makes tells; it goes on until it is killed."""
+        program = f"#!{PYTHON}\n{PRELUDE}{textwrap.dedent(script)}\nprint('TOLD', json.dumps(told), file=sys.stderr, flush=True)\ntime.sleep(600)\n"
+        self.worker.write_text(program)
+        job = submit()
+        log = lambda: self.succeed("jobs", "logs", job, env=environment or self.as_user("alice")).stdout
+        support.wait_until(lambda: "TOLD " in log() or "Error" in log(), "the worker")
+        found = re.search(r"^TOLD (.*)$", log(), re.M)
+        self.assertTrue(found, log())
+        return json.loads(found.group(1))
+
+    def serve_it(self, *flags, **options):
+        self.serve_users(*PYTHON_READ, *flags, **options)
+
+    def place(self, path, text="secret"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def test_it_reads_what_its_job_names_and_nothing_of_others(self):
+        self.serve_it()
+        store, cache = self.scratch / "store", self.scratch / "cache/libreyolo"
+        bobs = self.place(store / "workspaces/bob/runs/profile/infer/profile.json")
+        own = self.place(store / "workspaces/alice/runs/old/profile.json")
+        home = self.place(self.scratch / ".ssh/id_ed25519")
+        fetched = self.place(cache / "datasets/coco128/images/a.jpg")
+        weights = self.place(cache / "weights/LibreYOLO9t.pt")
+        paths = {"index": store / "index.sqlite", "store": store / "job_logs", "bobs": bobs, "own": own, "home": home,
+                 "tokens": self.token_file, "key": self.key, "keys": store / "tls", "fetched": fetched, "weights": weights,
+                 "log": self.scratch / "scripts", "disk": "/dev/vda", "shadow": "/etc/shadow", "settings": "/etc/hosts"}
+        script = f"""
+        paths = {json.dumps({name: str(path) for name, path in paths.items()})}
+        for name, path in paths.items():
+            attempt(name, lambda: os.listdir(path) and None if os.path.isdir(path) else read(path))
+        attempt("library", lambda: read("/usr/bin/env"))
+        attempt("itself", lambda: read(sys.argv[0]))
+        """
+        told = self.hostile(script, lambda: self.submit("alice"))
+        for name, path in paths.items():
+            if pathlib.Path(path).exists():
+                self.assertEqual(told[name], "EACCES", (name, told))
+        self.assertEqual((told["library"], told["itself"]), ("done", "done"))
+
+    def test_it_writes_its_results_and_nothing_else(self):
+        self.serve_it()
+        store, cache = self.scratch / "store", self.scratch / "cache/libreyolo"
+        mine = self.place(store / "workspaces/alice/runs/old/profile.json")
+        bobs = self.place(cache / "workers/bob/sample-v1/data.yaml")
+        script = f"""
+        staging = [each for each, folders, files in os.walk({str(store / 'workspaces/alice/runs/profile/.staging')!r})]
+        for name, path in {json.dumps({"mine": str(mine), "bobs": str(bobs), "temporary": "/tmp/ly-hostile",
+                                       "locks": str(self.scratch / "new.lock"), "home": str(self.scratch / "new"),
+                                       "program": str(self.worker), "fetched": str(cache / "new"),
+                                       "kernel": "/proc/sys/kernel/core_pattern", "store": str(store / "cordoned")})}.items():
+            attempt(name, lambda: write(path))
+        attempt("remove", lambda: os.unlink({str(mine)!r}))
+        attempt("rename", lambda: os.rename({str(mine)!r}, {str(mine)!r} + ".old"))
+        attempt("link", lambda: os.link({str(mine)!r}, os.environ["CUDA_CACHE_PATH"] + ".link"))
+        attempt("folder", lambda: os.mkdir({str(store / 'workspaces/carol')!r}))
+        attempt("cache", lambda: write(os.environ["CUDA_CACHE_PATH"] + ".own"))
+        attempt("itself", lambda: write("/proc/self/clear_refs"))
+        attempt("shared", lambda: os.close(os.memfd_create("x")))
+        """
+        told = self.hostile(script, lambda: self.submit("alice"))
+        for name in ("mine", "bobs", "temporary", "locks", "home", "program", "fetched", "kernel", "store", "remove", "folder"):
+            self.assertEqual(told[name], "EACCES", (name, told))
+        for name in ("rename", "link"):
+            self.assertIn(told[name], ("EACCES", "EXDEV"), (name, told))
+        for name in ("cache", "itself", "shared"):
+            self.assertEqual(told[name], "done", (name, told))
+        self.assertEqual(mine.read_text(), "secret")
+
+    def test_an_upload_is_read_and_its_neighbours_are_not(self):
+        self.serve_it()
+        picture = self.workspace / "mine.png"
+        picture.write_bytes(b"\x89PNG mine")
+        theirs = self.workspace / "theirs.png"
+        theirs.write_bytes(b"\x89PNG theirs")
+        self.submit("bob", theirs)
+        blobs = {path.name: path for path in (self.scratch / "store/blobs").rglob("*") if path.is_file()}
+        bobs = blobs[hashlib.sha256(theirs.read_bytes()).hexdigest()]
+        script = f"""
+        folder = {str(self.scratch / 'store/inputs')!r}
+        attempt("neighbour", lambda: read({str(bobs)!r}))
+        attempt("jobs", lambda: os.listdir(folder) and None)
+        job = os.environ["LIBREYOLO_JOB"]
+        attempt("own", lambda: read(os.path.join(folder, job, "0-mine.png")))
+        """
+        # Bob's job holds the device.
+        self.succeed("jobs", "cancel", self.last_job("bob"), env=self.as_user("bob"))
+        told = self.hostile(script, lambda: self.submit("alice", picture))
+        self.assertEqual(told, {"neighbour": "EACCES", "jobs": "EACCES", "own": "done"})
+
+    def last_job(self, name):
+        return json.loads(self.succeed("jobs", "list", "--json", env=self.as_user(name)).stdout)["jobs"][0]["id"]
+
+    def test_the_daemon_is_out_of_its_reach(self):
+        self.serve_it()
+        script = """
+        attempt("signal", lambda: os.kill(daemon, 0))
+        attempt("group", lambda: os.killpg(os.getpgid(daemon), 0))
+        attempt("queue", lambda: call(libc.sigqueue, daemon, 0, None))
+        attempt("thread", lambda: call(libc.syscall, 234, daemon, daemon, 0))
+        attempt("descriptor", lambda: os.pidfd_open(daemon) and None)
+        attempt("limits", lambda: resource.prlimit(daemon, resource.RLIMIT_NOFILE, (8, 8)) and None)
+        attempt("trace", lambda: call(libc.ptrace, 16, daemon, None, None))
+        for name in ("environ", "mem", "maps", "fd/0"):
+            attempt(name, lambda: read(f"/proc/{daemon}/{name}"))
+        attempt("itself", lambda: os.kill(os.getpid(), 0))
+        attempt("own limits", lambda: resource.prlimit(0, resource.RLIMIT_NOFILE) and None)
+        """
+        told = self.hostile(script, lambda: self.submit("alice"))
+        for name in ("signal", "group", "queue", "descriptor", "limits", "trace"):
+            self.assertEqual(told[name], "EPERM", (name, told))
+        if os.uname().machine == "x86_64":
+            self.assertEqual(told["thread"], "EPERM", told)
+        for name in ("environ", "mem", "maps", "fd/0"):
+            self.assertIn(told[name], ("EACCES", "EPERM"), (name, told))
+        self.assertEqual((told["itself"], told["own limits"]), ("done", "done"))
+
+    # Connects, and waits for a byte: the server's greeting, or the end.
+    KNOCK = """
+    def knock(name):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(20)
+        connection.connect(address)
+        connection.sendall(b"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\0\\0\\0\\4\\0\\0\\0\\0\\0")
+        return "let in" if connection.recv(1) else "hung up on"
+    def at(name):
+        try:
+            told[name] = knock(name)
+        except ConnectionError:
+            told[name] = "hung up on"
+    """
+
+    def test_the_daemons_socket_hangs_up_on_it(self):
+        """By itself, by a child, and by an orphan in a session of its own that has shed the job's mark."""
+        path = self.scratch / "served.sock"
+        self.serve(*PYTHON_READ, listen=f"unix:{path}")
+        script = textwrap.dedent(self.KNOCK).replace("address)", f"{str(path)!r})") + textwrap.dedent("""
+        at("worker")
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            os.setsid()
+            parent = os.getpid()
+            if os.fork() == 0:
+                while os.getppid() == parent:
+                    time.sleep(0.01)
+                at("orphan")
+                os.write(writer, told["orphan"].encode())
+            os._exit(0)
+        os.wait()
+        told["orphan"] = os.read(reader, 64).decode()
+        """)
+        told = self.hostile(script, lambda: self.succeed(*self.JOB, env={"LIBREYOLO_SERVER": self.address}).stdout.strip(),
+                            environment={"LIBREYOLO_SERVER": self.address})
+        self.assertEqual(told, {"worker": "hung up on", "orphan": "hung up on"})
+        self.assertIn("connection refused: it comes from a worker", self.daemon_log())
+        # Others of the account are let in, also those who have given up new privileges.
+        strict = subprocess.run(["setpriv", "--no-new-privs", support.BIN / "libreyolo", "jobs", "list", "--server",
+                                 self.address], env=self.env, capture_output=True, text=True, timeout=60)
+        self.assertEqual(strict.returncode, 0, strict.stderr)
+
+    def test_a_local_daemon_hangs_up_on_it_too(self):
+        path = self.scratch / "local.sock"
+        script = textwrap.dedent(self.KNOCK).replace("address)", f"{str(path)!r})") + 'at("worker")\n'
+        (self.scratch / "state").mkdir()
+        daemon = subprocess.Popen([support.BIN / "libreyolod", "--local", "--listen", f"unix:{path}", "--workspace",
+                                   self.workspace, "--state", self.scratch / "state", "--worker", self.worker, "--lock-dir",
+                                   self.scratch, *PYTHON_READ], env=self.env, stderr=subprocess.DEVNULL)
+        self.addCleanup(daemon.wait)
+        self.addCleanup(daemon.kill)
+        here = {"LIBREYOLO_SERVER": f"unix:{path}"}
+        support.wait_until(lambda: self.libreyolo("jobs", "list", env=here).returncode == 0, "the daemon")
+        told = self.hostile(script, lambda: self.succeed(*self.JOB, env=here).stdout.strip(), environment=here)
+        self.assertEqual(told, {"worker": "hung up on"})
+
+    def test_no_port_of_the_host_is_reached(self):
+        self.serve_it()
+        host, port = self.address.rsplit(":", 1)
+        told = self.hostile(f"""
+        attempt("connect", lambda: socket.create_connection(({host!r}, {port}), timeout=20).close())
+        attempt("listen", lambda: socket.create_server(("127.0.0.1", 0)).close())
+        """, lambda: self.submit("alice"))
+        self.assertIn(told["connect"], ("EACCES", "ECONNREFUSED", "ENETUNREACH"), told)
+        self.assertNotEqual(told["connect"], "done")
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, whose privileges it is about")
+    def test_a_worker_of_root_is_no_root(self):
+        self.serve_it()
+        told = self.hostile("""
+        for line in open("/proc/self/status"):
+            if line.startswith(("Cap", "NoNewPrivs", "Seccomp:")):
+                told[line.split(":")[0]] = line.split()[1]
+        attempt("mount", lambda: call(libc.mount, b"none", b"/mnt", b"tmpfs", 0, None))
+        attempt("own", lambda: os.chown(os.path.dirname(os.environ["CUDA_CACHE_PATH"]), 1, 1))
+        attempt("become", lambda: os.setuid(1))
+        attempt("device", lambda: os.mknod(os.environ["CUDA_CACHE_PATH"] + ".disk", 0o60600, os.makedev(254, 0)))
+        """, lambda: self.submit("alice"))
+        kept = 1 << CAP_DAC_OVERRIDE | 1 << CAP_DAC_READ_SEARCH
+        for name in ("CapEff", "CapPrm", "CapBnd"):
+            self.assertEqual(int(told[name], 16) & ~kept, 0, told)
+        self.assertEqual((int(told["CapInh"], 16), int(told["CapAmb"], 16)), (0, 0))
+        self.assertEqual((told["NoNewPrivs"], told["Seccomp"]), ("1", "2"))
+        for name in ("mount", "own", "become", "device"):
+            self.assertIn(told[name], ("EPERM", "EACCES"), (name, told))
+
+    def test_the_admin_may_grant_more(self):
+        extra = self.place(self.scratch / "drivers/libcuda.so.1")
+        other = self.place(self.scratch / "other")
+        look = f"""
+        attempt("extra", lambda: read({str(extra)!r}))
+        attempt("other", lambda: read({str(other)!r}))
+        """
+        self.serve_it("--worker-read", extra.parent)
+        self.assertEqual(self.hostile(look, lambda: self.submit("alice")), {"extra": "done", "other": "EACCES"})
+        self.daemon.kill()
+        self.daemon.wait()
+        self.serve_it("--worker-all-files")
+        self.assertEqual(self.hostile(look, lambda: self.submit("alice")), {"extra": "done", "other": "done"})
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to be somebody else")
+    def test_others_of_its_account_cannot_look_into_a_served_daemon(self):
+        self.scratch.chmod(0o755)
+        home = self.scratch / "alice"
+        home.mkdir()
+        shutil.copy(support.BIN / "libreyolod", home)
+        os.chown(home, ALICE, ALICE)
+        other = {"user": ALICE, "group": ALICE, "extra_groups": [], "cwd": "/"}
+        daemon = subprocess.Popen([home / "libreyolod", "--listen", f"unix:{home}/s", "--store", home / "store", "--lock-dir",
+                                   home], env={"PATH": os.environ["PATH"], "HOME": str(home), "HF_TOKEN": "hub-secret"},
+                                  stderr=subprocess.PIPE, text=True, **other)
+        self.daemons.append(daemon)
+        support.wait_until(lambda: (home / "s").exists(), "the daemon")
+        for name in ("environ", "mem", "fd/0"):
+            look = subprocess.run(["cat", f"/proc/{daemon.pid}/{name}"], capture_output=True, text=True, timeout=60, **other)
+            self.assertIn("Permission denied", look.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
