@@ -57,6 +57,7 @@ namespace {
 namespace v1 = ::libreyolo::profile::v1;
 
 constexpr unsigned kTraceThreads = 2;  // that parse one trace; more wait for the one that collects
+constexpr int kReadThreads = 2;
 constexpr absl::Duration kUploadSweep = absl::Hours(1);
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 constexpr absl::Duration kCallGrace = absl::Seconds(2);
@@ -255,10 +256,12 @@ absl::Status Daemon::Start() {
   trace::ReadLimits trace_limits = config_.trace_limits;
   trace_limits.threads =
       static_cast<int>(std::min(kTraceThreads, std::thread::hardware_concurrency()));
-  reader_ =
-      std::make_unique<ProfileReader>(layout_, blobs_, *index_, *uploads_, holds_, trace_limits);
+  reader_ = std::make_unique<ProfileReader>(layout_, blobs_, *index_, *uploads_, holds_,
+                                            trace_limits, at_);
   pool_ = std::make_unique<WorkerPool>(2);
-  read_pool_ = std::make_unique<WorkerPool>(2);
+  // One thread is always within reach of somebody else, however long one user's reads take.
+  read_pool_ =
+      std::make_unique<WorkerPool>(kReadThreads, config_.has_users() ? kReadThreads - 1 : 0);
   JobLimits limits;
   limits.heartbeat = config_.heartbeat;
   limits.max_queued_per_principal = static_cast<int>(config_.max_queued_per_user);

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <utility>
 
 #include "absl/time/time.h"
 
@@ -27,8 +29,10 @@ class TaskRunner {
 class Executor {
  public:
   virtual ~Executor() = default;
-  // Any thread.
-  virtual void Submit(std::function<void()> work) = 0;
+  // Both: any thread. The daemon's own work.
+  void Submit(std::function<void()> work) { SubmitFor("", std::move(work)); }
+  // What `principal` asked for: it may wait behind that one's own, and others have their turns.
+  virtual void SubmitFor(const std::string& principal, std::function<void()> work) = 0;
 };
 
 }  // namespace libreyolo::daemon

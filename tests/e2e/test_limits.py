@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -120,6 +121,52 @@ class PatternTest(remote.RemoteTest):
         self.libreyolo("profile", "kernels", "runs/profile.json", "--grep", "(a*)*(a|aa)+$", env=self.as_user("alice"),
                        timeout=20)
 
+
+class TurnsTest(remote.RemoteTest):
+    """Reads that take long, of one user among others. A read is made slow at its fault point, for longer than the test."""
+
+    PROFILE = PatternTest.PROFILE
+    CALLS = 6
+
+    def place(self, user, name):
+        folder = self.scratch / f"store/workspaces/{user}/runs"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(self.PROFILE)
+
+    def read(self, user, name):
+        """GetSummary{trace{name}}, whose answer nobody waits for here."""
+        connection = self.connect_tls()
+        self.addCleanup(connection.close)
+        call = remote.RawCall(connection)
+        call.headers("ProfileService/GetSummary", self.tokens[user])
+        call.message(remote.text_field(1, remote.text_field(1, f"runs/{name}")))
+
+    def reads_under_way(self):
+        """The files whose reads have begun, in that order."""
+        self.said += self.daemon_log()
+        return re.findall(r'fault point point="?read (\w+)\.json', self.said)
+
+    def test_one_users_long_reads_leave_room_for_others(self):
+        self.said = ""
+        self.env["LIBREYOLOD_FAULTS"] = "read *=log; read slow.json=delay:200000"
+        self.serve_users("--max-calls-per-user", self.CALLS)
+        self.place("alice", "slow.json")
+        self.place("bob", "quick.json")
+        for _ in range(self.CALLS):
+            self.read("alice", "slow.json")
+
+        def is_full():
+            if "BUSY" in self.libreyolo("jobs", "list", "--json", env=self.as_user("alice")).stderr:
+                return True
+            # The question itself may have taken the place of one of the reads, which was refused then.
+            self.read("alice", "slow.json")
+            return False
+
+        support.wait_until(is_full, "alice's calls")
+        support.wait_until(self.reads_under_way, "the first read")
+        self.succeed("profile", "get", "runs/quick.json", "img_per_s", env=self.as_user("bob"), timeout=60)
+        # His was served while one of hers was under way and the others waited, though they had come before.
+        self.assertEqual(self.reads_under_way(), ["slow", "quick"])
 
 
 class DeadlineTest(remote.RemoteTest):

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -66,7 +67,9 @@ class ManualRunner : public daemon::TaskRunner, public Clock {
 
 class ManualExecutor : public daemon::Executor {
  public:
-  void Submit(std::function<void()> work) override { work_.push_back(std::move(work)); }
+  void SubmitFor(const std::string&, std::function<void()> work) override {
+    work_.push_back(std::move(work));
+  }
   size_t pending() const { return work_.size(); }
   void RunOne() {
     auto work = std::move(work_.front());

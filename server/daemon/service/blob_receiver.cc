@@ -28,7 +28,7 @@ class BlobReceiver : public grpc::ServerReadReactor<v1::UploadBlobRequest> {
 
   void OnReadDone(bool ok) override {
     guard_->Heard();
-    executor_.Submit([this, ok] {
+    executor_.SubmitFor(caller_.principal, [this, ok] {
       if (ended_) return;
       const absl::Status status = ok ? Take() : End();
       if (ok && status.ok()) {

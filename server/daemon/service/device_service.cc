@@ -69,7 +69,7 @@ grpc::ServerUnaryReactor* DeviceService::ListDevices(grpc::CallbackServerContext
   auto* reactor = context->DefaultReactor();
   auto active = std::make_shared<ActiveCall>(deps_.gate.activity());
   // NVML may take long: never on the control thread, which knows the leases.
-  deps_.executor.Submit([this, request, response, reactor, active] {
+  deps_.executor.SubmitFor(caller->principal, [this, request, response, reactor, active] {
     const std::vector<DeviceInfo> list = deps_.devices.List();
     for (const DeviceInfo& info : list) Fill(info, *response->add_devices());
     int place = 0;
@@ -112,9 +112,10 @@ grpc::ServerUnaryReactor* ServerService::GetCapabilities(grpc::CallbackServerCon
                                                          v1::Capabilities* response) {
   const absl::StatusOr<Caller> admitted = deps_.gate.Admit(*context, {Role::kViewer});
   if (!admitted.ok()) return Refuse(*context, admitted.status());
+  const Caller& caller = *admitted;
   auto* reactor = context->DefaultReactor();
   auto active = std::make_shared<ActiveCall>(deps_.gate.activity());
-  deps_.executor.Submit([this, caller = *admitted, request, response, reactor, active] {
+  deps_.executor.SubmitFor(caller.principal, [this, caller, request, response, reactor, active] {
     *response = deps_.fixed;
     response->set_client_version(request->client_version());
     response->set_client_build_id(request->client_build_id());
@@ -161,9 +162,9 @@ grpc::ServerUnaryReactor* ServerService::Diagnose(grpc::CallbackServerContext* c
   auto* reactor = context->DefaultReactor();
   auto active = std::make_shared<ActiveCall>(deps_.gate.activity());
   // The queue knows whether a job measures; the looking itself blocks.
-  deps_.runner.Post([this, response, reactor, active] {
+  deps_.runner.Post([this, principal = admitted->principal, response, reactor, active] {
     const bool is_measuring = deps_.jobs.is_measuring();
-    deps_.executor.Submit([this, response, reactor, active, is_measuring] {
+    deps_.executor.SubmitFor(principal, [this, response, reactor, active, is_measuring] {
       for (const Finding& finding : deps_.diagnose(is_measuring)) {
         v1::DiagnosisFinding& out = *response->add_findings();
         out.set_check(finding.check);

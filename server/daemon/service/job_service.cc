@@ -144,22 +144,23 @@ grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* con
   auto* reactor = context->DefaultReactor();
   auto active = std::make_shared<ActiveCall>(deps_.gate.activity());
   // The checks look at files, the queue belongs to the control thread: one after the other.
-  deps_.executor.Submit([this, caller = *admitted, access, request, response, reactor, active] {
-    auto checked = Check(caller, *request);
-    if (!checked.ok() || request->validate_only()) {
-      if (checked.ok()) *response->mutable_spec() = request->spec();
-      if (!request->validate_only()) CallGate::Audit(caller, access, checked.status());
-      return reactor->Finish(rpc::ToGrpcStatus(checked.status()));
-    }
-    deps_.runner.Post(
-        [this, caller, access, response, reactor, active, job = *std::move(checked)]() mutable {
-          absl::StatusOr<v1::Job> made = deps_.jobs.Submit(job);
-          if (made.ok()) *response = *std::move(made);
-          access.target = response->id();
-          CallGate::Audit(caller, access, made.status());
-          reactor->Finish(rpc::ToGrpcStatus(made.status()));
-        });
-  });
+  deps_.executor.SubmitFor(
+      admitted->principal, [this, caller = *admitted, access, request, response, reactor, active] {
+        auto checked = Check(caller, *request);
+        if (!checked.ok() || request->validate_only()) {
+          if (checked.ok()) *response->mutable_spec() = request->spec();
+          if (!request->validate_only()) CallGate::Audit(caller, access, checked.status());
+          return reactor->Finish(rpc::ToGrpcStatus(checked.status()));
+        }
+        deps_.runner.Post(
+            [this, caller, access, response, reactor, active, job = *std::move(checked)]() mutable {
+              absl::StatusOr<v1::Job> made = deps_.jobs.Submit(job);
+              if (made.ok()) *response = *std::move(made);
+              access.target = response->id();
+              CallGate::Audit(caller, access, made.status());
+              reactor->Finish(rpc::ToGrpcStatus(made.status()));
+            });
+      });
   return reactor;
 }
 

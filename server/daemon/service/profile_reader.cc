@@ -172,6 +172,8 @@ absl::StatusOr<analysis::Profile> ProfileReader::LoadFresh(const v1::TraceRef& r
                                                            const Caller& caller,
                                                            const std::string& path,
                                                            const analysis::LoadOptions& options) {
+  LY_RETURN_IF_ERROR(
+      AtFaultPoint(at_, absl::StrCat("read ", std::filesystem::path(path).filename().string())));
   absl::StatusOr<analysis::Profile> loaded;
   if (uploads_.Owns(caller.principal, ref.sibling_summary_digest())) {
     LY_ASSIGN_OR_RETURN(
@@ -236,7 +238,7 @@ absl::StatusOr<ProfileReader::WithTrace> ProfileReader::LoadWithTrace(const v1::
                            "draw"));
     return out;
   }
-  LY_ASSIGN_OR_RETURN(out.trace, trace::ReadTrace(beside, limits_));
+  LY_ASSIGN_OR_RETURN(out.trace, trace::ReadTrace(beside, options.limits));
   return out;
 }
 

@@ -7,10 +7,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "common/analysis/load_profile.h"
 #include "common/analysis/profile.h"
+#include "common/base/fault_points.h"
 #include "libreyolo/profile/v1/job.pb.h"
 #include "libreyolo/profile/v1/profile.pb.h"
 #include "server/daemon/service/caller.h"
@@ -25,13 +27,14 @@ namespace libreyolo::daemon {
 class ProfileReader {
  public:
   ProfileReader(const Layout& layout, const BlobStore& blobs, Index& index, UploadBook& uploads,
-                ReadHolds& holds, trace::ReadLimits limits)
+                ReadHolds& holds, trace::ReadLimits limits, FaultHook at)
       : layout_(layout),
         blobs_(blobs),
         index_(index),
         uploads_(uploads),
         holds_(holds),
-        limits_(limits) {}
+        limits_(limits),
+        at_(std::move(at)) {}
 
   // Errors of every reader; see profiler.proto.
   absl::StatusOr<std::shared_ptr<const analysis::Profile>> Load(const profile::v1::TraceRef& ref,
@@ -78,6 +81,7 @@ class ProfileReader {
   UploadBook& uploads_;
   ReadHolds& holds_;
   const trace::ReadLimits limits_;
+  const FaultHook at_;      // asked at "read FILE" of what is not in the cache
   std::mutex mu_;           // guards cache_; not held while parsing
   std::list<Entry> cache_;  // newest first
 };

@@ -303,9 +303,10 @@ namespace {
 class FileSender : public grpc::ServerWriteReactor<v1::DownloadChunk> {
  public:
   FileSender(CallGate& gate, Executor& executor, grpc::CallbackServerContext& context,
-             std::shared_ptr<void> slot)
+             const Caller& caller)
       : active_(gate.activity()),
-        slot_(std::move(slot)),
+        slot_(caller.slot),
+        principal_(caller.principal),
         executor_(executor),
         guard_(StallGuard::Start(context, gate.stall_timeout())) {}
 
@@ -313,7 +314,7 @@ class FileSender : public grpc::ServerWriteReactor<v1::DownloadChunk> {
   void Begin(std::function<absl::StatusOr<std::string>(ReadHolds::Hold& hold)> find,
              int64_t offset) {
     offset_ = offset;
-    executor_.Submit([this, find = std::move(find)] {
+    executor_.SubmitFor(principal_, [this, find = std::move(find)] {
       const absl::StatusOr<std::string> path = find(hold_);
       const absl::Status status = path.ok() ? Open(*path) : path.status();
       if (!status.ok()) return Finish(rpc::ToGrpcStatus(status));
@@ -325,7 +326,7 @@ class FileSender : public grpc::ServerWriteReactor<v1::DownloadChunk> {
     guard_->Heard();
     if (!ok) return Finish(grpc::Status::CANCELLED);
     if (done_) return Finish(grpc::Status::OK);
-    executor_.Submit([this] { Next(); });
+    executor_.SubmitFor(principal_, [this] { Next(); });
   }
   void OnDone() override {
     guard_->Stop();
@@ -370,6 +371,7 @@ class FileSender : public grpc::ServerWriteReactor<v1::DownloadChunk> {
 
   ActiveCall active_;
   const std::shared_ptr<void> slot_;
+  const std::string principal_;
   Executor& executor_;
   const std::shared_ptr<StallGuard> guard_;
   ReadHolds::Hold hold_;
@@ -388,7 +390,7 @@ grpc::ServerWriteReactor<v1::DownloadChunk>* ProfileService::DownloadProfile(
   if (!caller.ok()) {
     return new RefusedStream<grpc::ServerWriteReactor<v1::DownloadChunk>>(caller.status());
   }
-  auto* sender = new FileSender(deps_.gate, deps_.executor, *context, caller->slot);
+  auto* sender = new FileSender(deps_.gate, deps_.executor, *context, *caller);
   sender->Begin(
       [this, caller = *std::move(caller), path = request->path(), workspace = request->workspace(),
        file = request->file()](ReadHolds::Hold& hold) -> absl::StatusOr<std::string> {

@@ -1,4 +1,4 @@
-// ProfileService::ExportTimeline: the page is made on the executor and sent in chunks.
+// ProfileService::ExportTimeline: the page is made where long reads are and sent in chunks.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -102,14 +102,20 @@ grpc::ServerWriteReactor<v1::TimelineChunk>* ProfileService::ExportTimeline(
   if (!admitted.ok()) {
     return new RefusedStream<grpc::ServerWriteReactor<v1::TimelineChunk>>(admitted.status());
   }
+  // The context lives until the sender finishes.
+  admitted->is_cancelled = [context] { return context->IsCancelled(); };
   auto* sender = new PageSender(deps_.gate, *context, admitted->slot);
-  deps_.executor.Submit([this, caller = *std::move(admitted), request = *request, sender] {
-    bool has_trace = false;
-    absl::StatusOr<analysis::TimelinePage> page =
-        MakePage(deps_.reader, request, caller, &has_trace);
-    if (!page.ok()) return sender->Finish(rpc::ToGrpcStatus(page.status()));
-    sender->Send(*std::move(page), has_trace);
-  });
+  deps_.readers.SubmitFor(admitted->principal,
+                          [this, caller = *admitted, request = *request, sender] {
+                            // Whoever asked may have gone while others were served.
+                            if (caller.is_cancelled())
+                              return sender->Finish(grpc::Status::CANCELLED);
+                            bool has_trace = false;
+                            absl::StatusOr<analysis::TimelinePage> page =
+                                MakePage(deps_.reader, request, caller, &has_trace);
+                            if (!page.ok()) return sender->Finish(rpc::ToGrpcStatus(page.status()));
+                            sender->Send(*std::move(page), has_trace);
+                          });
   return sender;
 }
 

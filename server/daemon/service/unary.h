@@ -7,6 +7,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "server/daemon/service/caller.h"
@@ -30,11 +31,11 @@ class RefusedStream : public Reactor {
 };
 
 namespace internal {
-inline void Enqueue(TaskRunner& runner, std::function<void()> task) {
+inline void Enqueue(TaskRunner& runner, const std::string&, std::function<void()> task) {
   runner.Post(std::move(task));
 }
-inline void Enqueue(Executor& executor, std::function<void()> task) {
-  executor.Submit(std::move(task));
+inline void Enqueue(Executor& executor, const std::string& principal, std::function<void()> task) {
+  executor.SubmitFor(principal, std::move(task));
 }
 }  // namespace internal
 
@@ -49,14 +50,17 @@ grpc::ServerUnaryReactor* AnswerOn(Queue& queue, CallGate& gate,
   auto active = std::make_shared<ActiveCall>(gate.activity());
   // The context lives until the call is finished.
   caller->is_cancelled = [&context] { return context.IsCancelled(); };
-  internal::Enqueue(queue, [reactor, active, access = std::move(access),
-                            caller = *std::move(caller), work = std::move(work)]() mutable {
-    // Whoever asked may have gone while others were served.
-    const absl::Status status = caller.is_cancelled() ? absl::CancelledError("the caller has gone")
+  const std::string principal = caller->principal;
+  internal::Enqueue(queue, principal,
+                    [reactor, active, access = std::move(access), caller = *std::move(caller),
+                     work = std::move(work)]() mutable {
+                      // Whoever asked may have gone while others were served.
+                      const absl::Status status = caller.is_cancelled()
+                                                      ? absl::CancelledError("the caller has gone")
                                                       : work(static_cast<const Caller&>(caller));
-    CallGate::Audit(caller, access, status);
-    reactor->Finish(rpc::ToGrpcStatus(status));
-  });
+                      CallGate::Audit(caller, access, status);
+                      reactor->Finish(rpc::ToGrpcStatus(status));
+                    });
   return reactor;
 }
 
