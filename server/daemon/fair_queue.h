@@ -1,6 +1,6 @@
-// Work that waits, kept by who asked for it. Turns go round: after one's piece of work the next one's
-// is served, whoever came first; of one's own the oldest comes first. What one has queued costs
-// another at most the piece of work that is under way.
+// Work that waits, kept by who asked for it. Turns go round: after one's piece of work the next
+// one's is served, whoever came first; of one's own the oldest comes first. What one has queued
+// costs another at most the piece of work that is under way.
 //
 //   FairQueue queue(1);
 //   queue.Push("alice", read);

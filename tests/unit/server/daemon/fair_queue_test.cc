@@ -138,7 +138,8 @@ TEST(WorkerPoolTest, TurnsGoRoundOnTheOneThreadOfAQuietPool) {
       EXPECT_TRUE(Comes(gate));
     });
     EXPECT_TRUE(Comes(begins.get_future().share()));
-    for (const char* name : {"a2", "a3"}) pool.SubmitFor("alice", [&, name] { order.push_back(name); });
+    for (const char* name : {"a2", "a3"})
+      pool.SubmitFor("alice", [&, name] { order.push_back(name); });
     pool.SubmitFor("bob", [&] { order.push_back("b1"); });
     pool.SubmitFor("carol", [&] { order.push_back("c1"); });
     open.set_value();
