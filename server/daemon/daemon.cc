@@ -44,6 +44,7 @@
 #include "server/daemon/service/profile_service.h"
 #include "server/daemon/store/blob_store.h"
 #include "server/daemon/store/index.h"
+#include "server/daemon/store/job_records.h"
 #include "server/daemon/store/layout.h"
 #include "server/daemon/store/profile_store.h"
 #include "server/daemon/store/read_holds.h"
@@ -139,6 +140,7 @@ class Daemon {
   std::unique_ptr<UploadBook> uploads_;
   ProcessLauncher launcher_;
   std::unique_ptr<Retention> retention_;
+  std::unique_ptr<JobRecords> job_records_;
   std::atomic<bool> retention_runs_{false};
   std::unique_ptr<StoreSteps> steps_;
   std::unique_ptr<ProfileReader> reader_;
@@ -250,6 +252,7 @@ absl::Status Daemon::Start() {
   SweepUploads();
   retention_ = std::make_unique<Retention>(
       Retention::Deps{*index_, profiles_, layout_, holds_, clock_}, config_.retention);
+  job_records_ = std::make_unique<JobRecords>(*index_, layout_, config_.max_job_bytes_per_user);
   steps_ = std::make_unique<StoreSteps>(layout_, profiles_, *index_, inputs_, *retention_);
   uploads_ = std::make_unique<UploadBook>(*index_, blobs_, config_.max_stored_bytes_per_user,
                                           [this](int64_t bytes) { metrics_.UploadStored(bytes); });
@@ -278,7 +281,11 @@ absl::Status Daemon::Start() {
                        [this](const std::string& device, int64_t pid) {
                          return devices_.HasProcessOf(device, pid);
                        },
-                       &metrics_},
+                       &metrics_,
+                       [this](const std::string& principal, const std::string& id) {
+                         pool_->Submit(
+                             [this, principal, id] { job_records_->OnEnded(principal, id); });
+                       }},
       limits);
   LY_ASSIGN_OR_RETURN(const auto committed, RecoverStore());
   LY_RETURN_IF_ERROR(jobs_->Recover(committed));
@@ -302,6 +309,7 @@ absl::Status Daemon::Start() {
   LY_RETURN_IF_ERROR(StartServer());
   WatchStore();
   KeepRetention();
+  pool_->Submit([this] { job_records_->Sweep(); });
   return absl::OkStatus();
 }
 

@@ -328,6 +328,68 @@ class QuotaTest(remote.RemoteTest):
         upload(800, 0)
         self.assertIn("QUOTA_EXCEEDED", upload(801, 5).stderr)
 
+    def serve_scripted(self, log_bytes, *flags):
+        """A daemon whose workers say so much in their log and measure what a script says."""
+        scripts = self.scratch / "scripts"
+        scripts.mkdir()
+        (scripts / "default").write_text(support.ScriptedTest.GOOD)
+        scripted = pathlib.Path(os.environ["LIBREYOLO_TEST_BIN_DIR"]) / "scripted_worker"
+        self.worker.write_text(f"#!/bin/sh\nhead -c {log_bytes} /dev/zero >&2\nexec {scripted} {scripts}\n")
+        self.serve_users(*flags)
+
+    def run_job(self, user, project, *words):
+        """The id of a job that has ended."""
+        job = self.submit(user, "--project", f"runs/{project}", *words)
+        show = lambda: json.loads(self.succeed("jobs", "show", job, "--json", env=self.as_user(user)).stdout)
+        support.wait_until(lambda: show()["state"] == "SUCCEEDED", f"the end of {job}")
+        return job
+
+    def listed(self, user):
+        return [job["id"] for job in json.loads(self.succeed("jobs", "list", "--json", env=self.as_user(user)).stdout)["jobs"]]
+
+    def logs(self):
+        return {path.stem for path in (self.scratch / "store/job_logs").iterdir()}
+
+    def test_records_of_ended_jobs_have_a_limit_and_results_stay(self):
+        self.serve_scripted(40_000, "--max-job-bytes-per-user", 150_000)
+        bobs = [self.run_job("bob", f"b{i}") for i in range(3)]
+        alices = [self.run_job("alice", f"a{i}") for i in range(5)]
+        support.wait_until(lambda: self.listed("alice") == alices[:1:-1], "the oldest to go")
+        support.wait_until(lambda: self.logs() == {*bobs, *alices[2:]}, "their logs to go")
+        self.assertEqual(self.listed("bob"), bobs[::-1])
+        self.assertIn("job records removed principal=alice", self.daemon_log())
+        alice = self.as_user("alice")
+        error = json.loads(self.refuse(2, "jobs", "show", alices[0], "--json", env=alice))
+        self.assertEqual(error["reason"], "JOB_NOT_FOUND")
+        # What it measured is there as before, by its place.
+        profiles = json.loads(self.succeed("profile", "list", "--json", env=alice).stdout)["profiles"]
+        self.assertEqual({each["job"] for each in profiles}, set(alices))
+        place = "runs/a0/infer/profile.json"
+        self.assertIn(place, [each["path"] for each in profiles])
+        self.succeed("profile", "get", place, "img_per_s", env=alice)
+        self.succeed("profile", "pin", place, env=alice)
+        self.succeed("profile", "fetch", "runs/a0/infer", env=alice)
+        self.assertTrue((self.workspace / place).exists())
+        # A lower limit holds from the start on, and what a kill left of logs goes.
+        self.daemon.kill()
+        self.daemon.wait()
+        (self.scratch / "store/job_logs/20261130T080000-0000aaaa.log").write_text("left")
+        self.serve("--tls-cert", self.cert, "--tls-key", self.key, "--tokens", self.token_file, "--max-job-bytes-per-user",
+                   50_000)
+        support.wait_until(lambda: self.logs() == {bobs[-1], alices[-1]}, "all but the newest to go")
+        self.assertEqual(self.listed("bob"), bobs[-1:])
+        self.assertEqual(self.listed("alice"), alices[-1:])
+        self.succeed("profile", "get", place, "img_per_s", env=self.as_user("alice"))
+
+    def test_large_specs_count_for_that_limit(self):
+        pictures = self.workspace / "pictures"
+        pictures.mkdir()
+        for i in range(1000):
+            (pictures / f"{i:0>200}.jpg").write_bytes(b"one content")
+        self.serve_scripted(0, "--max-job-bytes-per-user", 700_000)
+        jobs = [self.run_job("alice", "large", "./pictures") for _ in range(4)]
+        support.wait_until(lambda: self.listed("alice") == [jobs[3], jobs[2]], "the oldest to go")
+
 
 class CordonTest(remote.RemoteTest):
     def test_a_cordoned_server_finishes_and_takes_nothing_new(self):

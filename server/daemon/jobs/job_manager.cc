@@ -1,5 +1,7 @@
 #include "server/daemon/jobs/job_manager.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <random>
 
@@ -297,7 +299,9 @@ absl::Status JobManager::Delete(const std::string& id) {
   }
   LY_ASSIGN_OR_RETURN(const std::optional<JobRecord> record, deps_.store.Find(id));
   if (!record.has_value()) return NoSuchJob(id);
-  return deps_.store.Delete(id);
+  LY_RETURN_IF_ERROR(deps_.store.Delete(id));
+  deps_.executor.Submit([path = deps_.log_path(id)] { unlink(path.c_str()); });
+  return absl::OkStatus();
 }
 
 absl::Status JobManager::Watch(const std::string& id, int64_t after_sequence,
@@ -389,6 +393,7 @@ void JobManager::Finish(Job& job, JobState state) {
   if (state != JobState::kSucceeded) {
     deps_.executor.Submit([steps = &deps_.steps, place = job.place] { steps->Discard(place); });
   }
+  if (deps_.on_ended) deps_.on_ended(job.record.job.principal(), job.id());
   jobs_.erase(job.id());
   UpdateQuiet();
   bool running = false;

@@ -62,6 +62,8 @@ class JobManager {
     // on the executor. Empty where no GPU can be asked.
     std::function<bool(const std::string& device, int64_t pid)> is_on_device = {};
     JobObserver* observer = nullptr;  // may be null
+    // A job has ended: its end is stored, or kept to be. May be empty.
+    std::function<void(const std::string& principal, const std::string& id)> on_ended = {};
   };
   struct Request {
     profile::v1::JobSpec wire;
@@ -86,6 +88,7 @@ class JobManager {
   // Newest first; `*next` is empty at the end.
   absl::StatusOr<std::vector<profile::v1::Job>> List(JobQuery query, std::string* next);
   absl::StatusOr<profile::v1::Job> Cancel(const std::string& id);
+  // The row and the log of an ended one; its result stays.
   absl::Status Delete(const std::string& id);
   // Pushes what happened after `after_sequence`, and what will. JOB_NOT_FOUND.
   absl::Status Watch(const std::string& id, int64_t after_sequence,

@@ -44,6 +44,26 @@ CREATE TABLE results (
   workspace TEXT NOT NULL, job TEXT NOT NULL, commit_order INTEGER NOT NULL, pinned INTEGER NOT NULL,
   PRIMARY KEY (workspace, job)) WITHOUT ROWID;
 CREATE INDEX results_by_order ON results (commit_order);
+)sql",
+                                       // What each ended job takes, NULL until that is counted, and
+                                       // the sum of each principal's, which follows by itself.
+                                       R"sql(
+CREATE TABLE ended_jobs (
+  principal TEXT NOT NULL, ordinal INTEGER NOT NULL, job TEXT NOT NULL, size_bytes INTEGER,
+  PRIMARY KEY (principal, ordinal)) WITHOUT ROWID;
+CREATE UNIQUE INDEX ended_jobs_by_job ON ended_jobs (job);
+CREATE INDEX ended_jobs_uncounted ON ended_jobs (job) WHERE size_bytes IS NULL;
+CREATE TABLE ended_totals (principal TEXT PRIMARY KEY, size_bytes INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TRIGGER ended_job_counted AFTER UPDATE OF size_bytes ON ended_jobs BEGIN
+  INSERT OR IGNORE INTO ended_totals VALUES (new.principal, 0);
+  UPDATE ended_totals SET size_bytes = size_bytes + new.size_bytes - COALESCE(old.size_bytes, 0)
+    WHERE principal = new.principal;
+END;
+CREATE TRIGGER ended_job_gone AFTER DELETE ON ended_jobs WHEN old.size_bytes IS NOT NULL BEGIN
+  UPDATE ended_totals SET size_bytes = size_bytes - old.size_bytes WHERE principal = old.principal;
+  DELETE FROM ended_totals WHERE principal = old.principal AND size_bytes = 0;
+END;
+INSERT INTO ended_jobs (principal, ordinal, job) SELECT principal, ordinal, id FROM jobs WHERE active = 0;
 )sql"};
 constexpr int kSchemaVersion = static_cast<int>(std::size(kMigrations));
 
@@ -146,12 +166,22 @@ absl::Status Index::PutLocked(const JobRecord& record, const v1::JobEvent* event
       .Bind(record.worker_start_ticks)
       .BindBlob(record.job.SerializeAsString());
   LY_RETURN_IF_ERROR(put.Run());
+  LY_RETURN_IF_ERROR(NoteEndLocked(record));
   if (event == nullptr) return absl::OkStatus();
   LY_ASSIGN_OR_RETURN(
       Statement append,
       db_->Prepare("INSERT OR REPLACE INTO events (job, sequence, event) VALUES (?, ?, ?)"));
   append.Bind(record.job.id()).Bind(event->sequence()).BindBlob(event->SerializeAsString());
   return append.Run();
+}
+
+absl::Status Index::NoteEndLocked(const JobRecord& record) {
+  if (!IsTerminal(record.job.state())) return absl::OkStatus();
+  LY_ASSIGN_OR_RETURN(Statement note,
+                      db_->Prepare("INSERT OR IGNORE INTO ended_jobs (principal, ordinal, job) "
+                                   "SELECT principal, ordinal, id FROM jobs WHERE id = ?"));
+  note.Bind(record.job.id());
+  return note.Run();
 }
 
 absl::StatusOr<std::optional<JobRecord>> Index::Find(const std::string& id) {
@@ -222,14 +252,18 @@ absl::StatusOr<std::vector<v1::JobEvent>> Index::Events(const std::string& id,
 
 absl::Status Index::Delete(const std::string& id) {
   const std::lock_guard<std::mutex> lock(mu_);
-  return db_->InTransaction([&]() -> absl::Status {
-    for (const char* sql : {"DELETE FROM events WHERE job = ?", "DELETE FROM jobs WHERE id = ?"}) {
-      LY_ASSIGN_OR_RETURN(Statement statement, db_->Prepare(sql));
-      statement.Bind(id);
-      LY_RETURN_IF_ERROR(statement.Run());
-    }
-    return absl::OkStatus();
-  });
+  return db_->InTransaction([&] { return DeleteLocked(id); });
+}
+
+absl::Status Index::DeleteLocked(const std::string& id) {
+  for (const char* sql :
+       {"DELETE FROM events WHERE job = ?", "DELETE FROM ended_jobs WHERE job = ?",
+        "DELETE FROM jobs WHERE id = ?"}) {
+    LY_ASSIGN_OR_RETURN(Statement statement, db_->Prepare(sql));
+    statement.Bind(id);
+    LY_RETURN_IF_ERROR(statement.Run());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Index::AddProject(const Project& project) {

@@ -7,10 +7,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "libreyolo/profile/v1/profile.pb.h"
 #include "server/daemon/jobs/job_store.h"
@@ -33,6 +35,23 @@ class Index : public JobStore {
   absl::StatusOr<std::vector<profile::v1::JobEvent>> Events(const std::string& id,
                                                             int64_t after_sequence) override;
   absl::Status Delete(const std::string& id) override;
+  absl::StatusOr<bool> HasJob(const std::string& id);
+
+  // What the records of ended jobs take; index_ended_jobs.cc. Counts some that are not counted yet:
+  // row and events, and what `log_bytes` says of each. Their ids; call until there are none.
+  absl::StatusOr<std::vector<std::string>> CountEnded(
+      absl::FunctionRef<int64_t(const std::string& id)> log_bytes);
+  // Whose counted ones take more than `max_bytes`.
+  absl::StatusOr<std::vector<std::string>> PrincipalsOver(int64_t max_bytes);
+  struct EndedJob {
+    std::string id;
+    int64_t size_bytes = 0;
+  };
+  // Forgets the oldest counted ones of a principal, but those in `keep` and the newest, until what
+  // stays takes `max_bytes` at most; some at once: call until there are none. What is known of
+  // their results stays.
+  absl::StatusOr<std::vector<EndedJob>> ForgetEnded(const std::string& principal, int64_t max_bytes,
+                                                    const std::set<std::string>& keep);
 
   // Projects that jobs have written to: where staging may be left and profiles are found.
   struct Project {
@@ -97,6 +116,12 @@ class Index : public JobStore {
   explicit Index(std::unique_ptr<Sqlite> db) : db_(std::move(db)) {}
   absl::Status Migrate();
   absl::Status PutLocked(const JobRecord& record, const profile::v1::JobEvent* event);
+  absl::Status NoteEndLocked(const JobRecord& record);
+  absl::Status DeleteLocked(const std::string& id);
+  absl::Status CountLocked(const std::string& id, int64_t log_bytes);
+  absl::StatusOr<std::vector<EndedJob>> OldestEndedLocked(const std::string& principal,
+                                                          int64_t max_bytes,
+                                                          const std::set<std::string>& keep);
   absl::StatusOr<std::vector<Result>> ResultsLocked(const std::string& workspace);
   absl::Status PutProfilesLocked(const Project& project,
                                  const std::vector<profile::v1::ProfileInfo>& profiles);

@@ -44,8 +44,9 @@ class Layout {
   // PROJECT_NOT_WRITABLE names the folder and why; leaves nothing behind.
   absl::Status CheckProjectWritable(const std::string& workspace, const std::string& project) const;
 
+  std::string JobLogDir() const { return config_.state_dir + "/job_logs"; }
   std::string JobLog(const std::string& job_id) const {
-    return config_.state_dir + "/job_logs/" + job_id + ".log";
+    return JobLogDir() + "/" + job_id + ".log";
   }
   std::string BlobDir() const { return config_.state_dir + "/blobs"; }
   // Folders in which uploaded files stand under their names while a job reads them.

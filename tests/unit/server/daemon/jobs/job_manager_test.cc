@@ -35,11 +35,15 @@ class JobManagerTest : public ::testing::Test {
     jobs_.reset();
     jobs_ = std::make_unique<JobManager>(
         JobManager::Deps{runner_, executor_, runner_, launcher_, devices_, steps_, store_,
-                         &rpc::ParseJobSpec, [](const std::string& id) { return id + ".log"; },
+                         &rpc::ParseJobSpec, [this](const std::string& id) { return LogOf(id); },
                          [this](bool measuring) { quiet_ = measuring; }, "build-1",
                          [this](const std::string& device, int64_t pid) {
                            asked_.emplace_back(device, pid);
                            return still_on_device_;
+                         },
+                         nullptr,
+                         [this](const std::string& principal, const std::string& id) {
+                           ended_.emplace_back(principal, id);
                          }},
         limits_);
     ASSERT_OK(jobs_->Recover(rolled_forward));
@@ -110,10 +114,12 @@ class JobManagerTest : public ::testing::Test {
     }
     return states;
   }
+  std::string LogOf(const std::string& id) const { return locks_ / (id + ".log"); }
   std::string Holder(const std::string& device) { return devices_.HolderOf(device); }
 
   bool still_on_device_ = false;  // what the driver says of a worker that is gone
   std::vector<std::pair<std::string, int64_t>> asked_;
+  std::vector<std::pair<std::string, std::string>> ended_;
   TempDir locks_;
   ManualRunner runner_;
   ManualExecutor executor_;
@@ -135,7 +141,7 @@ TEST_F(JobManagerTest, AJobGoesThroughItsStates) {
   RunAll();
   ASSERT_EQ(launcher_.workers.size(), 1u);
   EXPECT_EQ(worker().request.plan.staging_dir, "/staging/0");
-  EXPECT_EQ(worker().request.log_path, id + ".log");
+  EXPECT_EQ(worker().request.log_path, LogOf(id));
   EXPECT_EQ(worker().request.lease_fds.size(), 2u) << "the device's lock and the host's";
   EXPECT_FALSE(quiet_);
   Measure();
@@ -537,9 +543,27 @@ TEST_F(JobManagerTest, OnlyAnEndedJobCanBeDeleted) {
   Measure();
   EndTrial();
   RunAll();
+  ASSERT_OK(WriteFile(LogOf(id), "said"));
   ASSERT_OK(jobs_->Delete(id));
   EXPECT_THAT(jobs_->Get(id), FailsWith(reason::kJobNotFound));
+  RunAll();
+  EXPECT_NE(access(LogOf(id).c_str(), F_OK), 0);
   EXPECT_THAT(jobs_->Delete(id), FailsWith(reason::kJobNotFound));
+}
+
+TEST_F(JobManagerTest, TellsOfEachEndOnceItIsStored) {
+  const std::string good = Begin();
+  Measure();
+  EndTrial();
+  EXPECT_TRUE(ended_.empty());
+  RunAll();
+  const std::string cancelled = Begin();
+  ASSERT_OK(jobs_->Cancel(cancelled));
+  worker().Exit(0, 9);
+  RunAll();
+  using Ends = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(ended_, (Ends{{"owner", good}, {"owner", cancelled}}));
+  EXPECT_EQ(StoredStates(good).back(), "SUCCEEDED");
 }
 
 TEST_F(JobManagerTest, ListsAreNewestFirstAndPaged) {

@@ -71,6 +71,24 @@ TEST_P(IndexCompatTest, WhatThisVersionWritesWorksInIt) {
   EXPECT_TRUE(active.empty());
 }
 
+TEST_P(IndexCompatTest, EndedJobsOfAnEarlierVersionCountToo) {
+  ASSERT_OK_AND_ASSIGN(const auto index, Index::Open(path_));
+  ASSERT_OK(index->CountEnded([](const std::string&) { return 1000; }));
+  ASSERT_OK_AND_ASSIGN(const auto rest, index->CountEnded([](const std::string&) { return 0; }));
+  EXPECT_TRUE(rest.empty());
+  ASSERT_OK_AND_ASSIGN(const auto over, index->PrincipalsOver(1000));
+  EXPECT_EQ(over, std::vector<std::string>{"alice"});
+  // The one that waits counts once it has ended.
+  ASSERT_OK_AND_ASSIGN(auto record, index->Find(kWaiting));
+  record->job.set_state(v1::JOB_STATE_CANCELLED);
+  ASSERT_OK(index->Put(*record, nullptr));
+  ASSERT_OK_AND_ASSIGN(const auto more, index->CountEnded([](const std::string&) { return 0; }));
+  EXPECT_EQ(more, std::vector<std::string>{kWaiting});
+  ASSERT_OK_AND_ASSIGN(const auto gone, index->ForgetEnded("alice", 1000, {}));
+  ASSERT_EQ(gone.size(), 1U);
+  EXPECT_EQ(gone[0].id, kEnded);
+}
+
 TEST_P(IndexCompatTest, ALaterVersionsIndexIsRefusedAndNotTouched) {
   {
     ASSERT_OK_AND_ASSIGN(const auto db, Sqlite::Open(path_));
@@ -84,7 +102,7 @@ TEST_P(IndexCompatTest, ALaterVersionsIndexIsRefusedAndNotTouched) {
   EXPECT_EQ(before, after);
 }
 
-INSTANTIATE_TEST_SUITE_P(Schemas, IndexCompatTest, ::testing::Values(1, 2, 3, 4),
+INSTANTIATE_TEST_SUITE_P(Schemas, IndexCompatTest, ::testing::Values(1, 2, 3, 4, 5),
                          [](const auto& info) { return absl::StrCat("V", info.param); });
 
 }  // namespace

@@ -167,7 +167,8 @@ TEST_F(IndexTest, FirstSchemaIsBroughtUpAndKeepsItsJobs) {
   {
     ASSERT_OK_AND_ASSIGN(const auto db, Sqlite::Open(path_));
     ASSERT_OK(
-        db->Execute("DROP TABLE results; DROP TABLE uploads; DROP INDEX profiles_by_project;"
+        db->Execute("DROP TABLE ended_jobs; DROP TABLE ended_totals; DROP TABLE results;"
+                    "DROP TABLE uploads; DROP INDEX profiles_by_project;"
                     "ALTER TABLE profiles DROP COLUMN size_bytes; PRAGMA user_version = 1"));
   }
   Open();
