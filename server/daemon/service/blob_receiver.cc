@@ -1,6 +1,7 @@
 #include "server/daemon/service/blob_receiver.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "common/base/status_macros.h"
@@ -20,7 +21,7 @@ class BlobReceiver : public grpc::ServerReadReactor<v1::UploadBlobRequest> {
         executor_(deps.executor),
         book_(deps.book),
         caller_(std::move(caller)),
-        upload_(deps.blobs, caller_.principal),
+        upload_(std::in_place, deps.blobs, caller_.principal),
         guard_(StallGuard::Start(context, deps.gate.stall_timeout())),
         response_(response) {
     Read();
@@ -36,7 +37,10 @@ class BlobReceiver : public grpc::ServerReadReactor<v1::UploadBlobRequest> {
         return Read();
       }
       ended_ = true;
-      CallGate::Audit(caller_, {Role::kSubmitter, "upload_blob", upload_.digest()}, status);
+      CallGate::Audit(caller_, {Role::kSubmitter, "upload_blob", upload_->digest()}, status);
+      // Whoever has the answer finds no file of a refused upload, and no room taken twice.
+      upload_.reset();
+      room_.reset();
       Finish(rpc::ToGrpcStatus(status));
     });
   }
@@ -58,13 +62,13 @@ class BlobReceiver : public grpc::ServerReadReactor<v1::UploadBlobRequest> {
       LY_ASSIGN_OR_RETURN(
           room_, book_.Reserve(caller_.principal, workspace, header.digest(), size_bytes_));
     }
-    LY_RETURN_IF_ERROR(upload_.Take(request_));
-    response_.set_digest(upload_.digest());
+    LY_RETURN_IF_ERROR(upload_->Take(request_));
+    response_.set_digest(upload_->digest());
     return absl::OkStatus();
   }
   absl::Status End() {
-    LY_RETURN_IF_ERROR(upload_.End());
-    return book_.Add(caller_.principal, upload_.digest(), size_bytes_);
+    LY_RETURN_IF_ERROR(upload_->End());
+    return book_.Add(caller_.principal, upload_->digest(), size_bytes_);
   }
 
   ActiveCall active_;
@@ -73,7 +77,7 @@ class BlobReceiver : public grpc::ServerReadReactor<v1::UploadBlobRequest> {
   const Caller caller_;
   std::unique_ptr<UploadBook::Reservation> room_;
   int64_t size_bytes_ = 0;
-  BlobUpload upload_;
+  std::optional<BlobUpload> upload_;  // until the end
   const std::shared_ptr<StallGuard> guard_;
   v1::UploadBlobResponse& response_;
   v1::UploadBlobRequest request_;
