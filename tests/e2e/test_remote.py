@@ -335,7 +335,7 @@ class QuotaTest(remote.RemoteTest):
         (scripts / "default").write_text(support.ScriptedTest.GOOD)
         scripted = pathlib.Path(os.environ["LIBREYOLO_TEST_BIN_DIR"]) / "scripted_worker"
         self.worker.write_text(f"#!/bin/sh\nhead -c {log_bytes} /dev/zero >&2\nexec {scripted} {scripts}\n")
-        self.serve_users(*flags)
+        self.serve_users("--worker-read", scripted, "--worker-read", scripts, *flags)
 
     def run_job(self, user, project, *words):
         """The id of a job that has ended."""
