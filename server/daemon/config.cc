@@ -21,6 +21,7 @@ namespace libreyolo::daemon {
 namespace {
 
 constexpr int64_t kMaxQueuedPerUser = 20;
+constexpr int64_t kMaxWorkerProcesses = 16'384;  // and threads
 constexpr int64_t kMaxStoredBytesPerUser = int64_t{50} << 30;
 constexpr int64_t kMaxCount = 1'000'000;
 
@@ -165,6 +166,9 @@ absl::Status FillDefaults(Config& config) {
 
 // Limits whose default depends on other settings, or that know a value beyond their range.
 absl::Status FillLimits(Config& config, const GivenSettings& given) {
+  if (!config.local && !given.Has("--worker-processes")) {
+    config.worker_limits.processes = kMaxWorkerProcesses;
+  }
   if (config.has_users()) {
     if (!given.Has("--max-queued-per-user")) config.max_queued_per_user = kMaxQueuedPerUser;
     if (!given.Has("--max-stored-per-user"))

@@ -109,7 +109,7 @@ const Setting kSettings[] = {
     {"worker_open_files", "--worker-files", "N", "files that a worker has open (16384)",
      [](Config& c) -> Slot { return &c.worker_limits.open_files; }},
     {"worker_processes", "--worker-processes", "N",
-     "processes and threads of the account when a worker starts more (0: any)",
+     "processes and threads of the account when a worker starts more (16384; 0: any)",
      [](Config& c) -> Slot { return &c.worker_limits.processes; }},
     {"worker_file_bytes", "--worker-file-size", "BYTES",
      "of one file that a worker writes (32 GiB; 0: any)",

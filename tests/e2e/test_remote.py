@@ -534,6 +534,7 @@ exec 2>&1 >@.new
 cat /proc/self/status
 echo "core $(ulimit -c)"
 echo "files $(ulimit -n)"
+grep "Max processes" /proc/self/limits
 for fd in /proc/$$/fd/*; do echo "fd ${fd##*/} $(readlink $fd)"; done
 sed 's/^/net /' /proc/net/dev
 env | sed 's/^/env /'
@@ -556,6 +557,7 @@ exec sleep 600
         self.assertIn("core 0\n", text)
         files = int(next(line.split()[1] for line in text.splitlines() if line.startswith("files ")))
         self.assertLessEqual(files, 16384)
+        self.assertRegex(text, r"Max processes\s+16384 ")
         # Three standard ones, the link, two locks of the device; what else is there the shell opened itself.
         targets = [line.split(maxsplit=2)[2] for line in text.splitlines() if line.startswith("fd ") and line.count(" ") > 1]
         self.assertEqual(len([each for each in targets if each.startswith("socket:")]), 1, targets)
