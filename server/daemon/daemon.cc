@@ -92,7 +92,7 @@ class Daemon {
              std::getenv("HF_TOKEN") == nullptr ? "" : std::getenv("HF_TOKEN"), config_.has_users(),
              config_.min_free_bytes}),
         launcher_({config.worker_path, config.worker_network, FilesOfWorkers(config),
-                   config.worker_limits, at_},
+                   config.worker_limits, config.min_free_bytes, at_},
                   loop_) {}
 
   absl::Status Start();

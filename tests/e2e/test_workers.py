@@ -8,7 +8,6 @@ import os
 import pathlib
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -281,6 +280,95 @@ class HostileWorkerTest(remote.RemoteTest):
         for name in ("environ", "mem", "fd/0"):
             look = subprocess.run(["cat", f"/proc/{daemon.pid}/{name}"], capture_output=True, text=True, timeout=60, **other)
             self.assertIn("Permission denied", look.stderr)
+
+
+class LeftoversTest(remote.RemoteTest):
+    """What a worker leaves behind: processes, and files where its results should be. Without a fence, which would not let
+    it make most of them."""
+
+    SCRIPTED = pathlib.Path(os.environ["LIBREYOLO_TEST_BIN_DIR"]) / "scripted_worker"
+
+    def serve_leaver(self, shell, script, *flags):
+        """A daemon whose workers run some lines of shell in their staging folder, then what a script says."""
+        scripts = self.scratch / "scripts"
+        scripts.mkdir()
+        (scripts / "default").write_text(script)
+        self.worker.write_text(f"#!/bin/bash\nset -e\ncd {self.scratch}/store/workspaces/alice/runs/profile/.staging/*/*\n"
+                               f"{textwrap.dedent(shell)}\nexec {self.SCRIPTED} {scripts}\n")
+        self.serve_users("--worker-all-files", *flags)
+
+    def ended(self, job):
+        show = lambda: json.loads(self.succeed("jobs", "show", job, "--json", env=self.as_user("alice")).stdout)
+        support.wait_until(lambda: show()["state"] in ("SUCCEEDED", "FAILED"), "the end of the job")
+        return show()
+
+    def children(self):
+        found = []
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = stat.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == self.daemon.pid:
+                found.append((int(stat.parent.name), fields[0]))
+        return found
+
+    def test_processes_that_left_the_group_end_with_it(self):
+        self.serve_leaver("""
+        (setsid sleep 600 &)
+        (setsid bash -c 'setsid sleep 600 & setsid true & sleep 600' &)
+        (setsid true &)
+        """, support.ScriptedTest.GOOD)
+        job = self.ended(self.submit("alice"))
+        self.assertEqual(job["state"], "SUCCEEDED", job)
+        self.assertEqual(self.children(), [])
+
+    def test_only_its_trace_is_kept_of_what_it_leaves(self):
+        secret = self.scratch / "secret"
+        secret.write_text("secret")
+        self.serve_leaver(f"""
+        ln -s {secret} profile.json
+        ln -s {secret} profile_summary.json
+        ln {secret} hard
+        mkfifo pipe
+        mkdir -p a/b/c && touch a/b/c/d $'new\\nline'
+        """, support.ScriptedTest.GOOD + "exit 0\n")
+        job = self.ended(self.submit("alice"))
+        self.assertEqual(job["state"], "SUCCEEDED", job)
+        self.assertEqual(secret.read_text(), "secret")
+        result = self.scratch / "store/workspaces/alice/runs/profile/infer"
+        self.assertEqual({path.name for path in result.iterdir()}, {"profile.json", "profile_summary.json", "profile_trace.json"})
+        for path in result.iterdir():
+            self.assertFalse(path.is_symlink(), path)
+            self.assertEqual(path.stat().st_mode & 0o7111, 0, path)
+
+    def test_a_trace_that_is_another_file_is_none(self):
+        trace = self.scratch / "trace.json"
+        trace.write_text('{"traceEvents": []}')
+        without = support.ScriptedTest.GOOD.replace("trace own\n", "")
+        self.serve_leaver("ln -s ../../../../../../../../trace.json profile_trace.json", without)
+        self.assertIn("left no trace", self.ended(self.submit("alice"))["error"]["message"])
+        for shell in ("mkfifo profile_trace.json", f"ln {trace} profile_trace.json", "mkdir profile_trace.json"):
+            lines = self.worker.read_text().splitlines()
+            lines[3] = shell
+            self.worker.write_text("\n".join(lines) + "\n")
+            error = self.ended(self.submit("alice"))["error"]
+            self.assertEqual(error["reason"], "WORKER_FAILED", error)
+            self.assertIn("left no trace", error["message"])
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to mount a small disk")
+    def test_a_disk_that_it_fills_up(self):
+        store = self.scratch / "store"
+        store.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", store], capture_output=True, text=True)
+        if mounted.returncode != 0:
+            self.skipTest(f"no disk can be mounted here: {mounted.stderr}")
+        self.addCleanup(subprocess.run, ["umount", "--lazy", store], check=True)
+        self.serve_leaver("head -c 58000000 /dev/zero >big; sleep 600", "", "--min-free", 24 << 20)
+        error = self.ended(self.submit("alice"))["error"]
+        self.assertEqual(error["reason"], "DISK_FULL", error)
+        self.assertIn("a running job must leave", error["message"])
+        support.wait_until(lambda: not list(store.rglob("big")), "its files to go")
 
 
 if __name__ == "__main__":

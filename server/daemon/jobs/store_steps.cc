@@ -18,6 +18,7 @@
 #include "common/job/measurement_json.h"
 #include "common/trace/trace_reader.h"
 #include "server/daemon/device/device_inventory.h"
+#include "server/daemon/store/result_files.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -116,9 +117,35 @@ absl::StatusOr<std::string> StoreSteps::MakeTrialFolder(const JobPlace& place,
   return folder;
 }
 
+namespace {
+
+// What a worker may leave is one file with its data, nothing else: no link or pipe that is followed
+// later, no permissions that somebody else could use.
+absl::Status KeepTraceAlone(const std::string& folder, bool trace) {
+  for (const std::string& name : NamesIn(folder)) {
+    const std::string path = absl::StrCat(folder, "/", name);
+    struct stat info;
+    if (trace && name == kTraceFile && lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+        info.st_nlink == 1) {
+      if (chmod(path.c_str(), info.st_mode & 0666) == 0) continue;
+    }
+    LogWarning("removed what a worker left", {{"path", path}});
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error)
+      return MakeError(
+          reason::kWorkerFailed,
+          absl::StrCat("the worker left ", path, ", which cannot be removed: ", error.message()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status StoreSteps::Analyze(const JobPlace& place, const job::JobSpec& spec, int trial,
                                  const std::string& measurement_json) {
   LY_ASSIGN_OR_RETURN(const std::string folder, MakeTrialFolder(place, spec, trial));
+  LY_RETURN_IF_ERROR(KeepTraceAlone(folder, spec.trace));
   LY_ASSIGN_OR_RETURN(const job::Measurement measurement, ReadMeasurement(measurement_json));
   analysis::Profile profile;
   if (spec.trace) {

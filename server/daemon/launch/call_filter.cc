@@ -30,8 +30,12 @@ constexpr bool kSanitized = true;
 constexpr bool kSanitized = false;
 #endif
 
-constexpr uint32_t kOfAnyProcess[] = {SYS_tkill,           SYS_pidfd_open,       SYS_pidfd_getfd,
-                                      SYS_pidfd_send_signal, SYS_process_vm_readv, SYS_process_vm_writev};
+constexpr uint32_t kOfAnyProcess[] = {SYS_tkill,
+                                      SYS_pidfd_open,
+                                      SYS_pidfd_getfd,
+                                      SYS_pidfd_send_signal,
+                                      SYS_process_vm_readv,
+                                      SYS_process_vm_writev};
 // The first argument is the process; for prlimit64 0 is oneself.
 constexpr uint32_t kOfANamedProcess[] = {SYS_kill, SYS_tgkill, SYS_rt_sigqueueinfo,
                                          SYS_rt_tgsigqueueinfo, SYS_prlimit64};
@@ -80,7 +84,8 @@ int EnterCallFilter() {
   for (const uint32_t call : kOfANamedProcess) {
     const bool is_limit = call == SYS_prlimit64;
     program.SkipUnless(call, is_limit ? 6 : 4);
-    program.Load(offsetof(seccomp_data, args[0]));  // its low half; these machines are little-endian
+    program.Load(
+        offsetof(seccomp_data, args[0]));  // its low half; these machines are little-endian
     program.SkipUnless(self, 1);
     program.Allow();
     if (is_limit) {
@@ -92,8 +97,8 @@ int EnterCallFilter() {
   program.Allow();
   sock_fprog filter = program.Get();
   // Without the flag kernels before 5.16 also turn speculation off, and what is measured is slower.
-  const bool done = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW,
-                            &filter) == 0;
+  const bool done =
+      syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &filter) == 0;
   return done ? 0 : errno;
 }
 

@@ -24,9 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // What newer kernels know and this system's header need not.
-constexpr uint64_t kRefer = 1ULL << 13;     // version 2
-constexpr uint64_t kTruncate = 1ULL << 14;  // version 3
-constexpr uint64_t kIoctlDev = 1ULL << 15;  // version 5
+constexpr uint64_t kRefer = 1ULL << 13;      // version 2
+constexpr uint64_t kTruncate = 1ULL << 14;   // version 3
+constexpr uint64_t kIoctlDev = 1ULL << 15;   // version 5
 constexpr uint64_t kNetBindTcp = 1ULL << 0;  // version 4
 constexpr uint64_t kNetConnectTcp = 1ULL << 1;
 constexpr uint64_t kScopeAbstractSocket = 1ULL << 0;  // version 6
@@ -44,13 +44,13 @@ constexpr uint64_t kRead =
     LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
 constexpr uint64_t kItself = kRead | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
 constexpr uint64_t kDevice = kRead | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate | kIoctlDev;
-constexpr uint64_t kWrite = kRead | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate | kRefer |
-                            LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE |
-                            LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |
-                            LANDLOCK_ACCESS_FS_MAKE_SYM;
-constexpr uint64_t kEveryAccess = kWrite | kIoctlDev | LANDLOCK_ACCESS_FS_MAKE_CHAR |
-                                  LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
-                                  LANDLOCK_ACCESS_FS_MAKE_BLOCK;
+constexpr uint64_t kWriteFiles =
+    kItself | LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG;
+constexpr uint64_t kWrite =
+    kWriteFiles | kRefer | LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_MAKE_DIR;
+constexpr uint64_t kEveryAccess = kWrite | kIoctlDev | LANDLOCK_ACCESS_FS_MAKE_SYM |
+                                  LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_SOCK |
+                                  LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_BLOCK;
 // Of these alone a rule for a file may be made.
 constexpr uint64_t kOfFiles = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE |
                               LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate | kIoctlDev;
@@ -72,7 +72,7 @@ int AddRule(int ruleset, int path_fd, uint64_t access) {
   rule.allowed_access = access;
   rule.parent_fd = path_fd;
   return syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) == 0 ? 0
-                                                                                          : errno;
+                                                                                            : errno;
 }
 
 class Builder {
@@ -90,12 +90,12 @@ class Builder {
 
   // Reading of `folder` but for what is hidden, which are canonical paths. Rules only ever add, so
   // a folder that holds something hidden is granted entry by entry.
-  absl::Status GrantAround(const std::string& folder, const std::vector<std::string>& hidden) const {
+  absl::Status GrantAround(const std::string& folder,
+                           const std::vector<std::string>& hidden) const {
     const std::string prefix = folder == "/" ? folder : folder + "/";
     if (std::find(hidden.begin(), hidden.end(), folder) != hidden.end()) return absl::OkStatus();
-    if (std::none_of(hidden.begin(), hidden.end(), [&](const std::string& path) {
-          return absl::StartsWith(path, prefix);
-        })) {
+    if (std::none_of(hidden.begin(), hidden.end(),
+                     [&](const std::string& path) { return absl::StartsWith(path, prefix); })) {
       return Grant(folder, kRead);
     }
     std::error_code error;
@@ -132,8 +132,8 @@ std::vector<std::string> Canonical(const std::vector<std::string>& paths) {
 
 // Below 1: there is none.
 int LandlockVersion() {
-  return static_cast<int>(syscall(SYS_landlock_create_ruleset, nullptr, 0,
-                                  LANDLOCK_CREATE_RULESET_VERSION));
+  return static_cast<int>(
+      syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION));
 }
 
 }  // namespace
@@ -146,14 +146,15 @@ absl::StatusOr<FileFence> FileFence::Make(const FileGrants& grants, bool allow_n
   RulesetAttributes attributes{KnownTo(version), 0, 0};
   if (version >= 4 && !allow_network) attributes.handled_network = kNetBindTcp | kNetConnectTcp;
   if (version >= 6) attributes.scoped = kScopeAbstractSocket | kScopeSignal;
-  UniqueFd ruleset(static_cast<int>(
-      syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0)));
+  UniqueFd ruleset(
+      static_cast<int>(syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0)));
   if (!ruleset) return ErrnoStatus(errno, "make", "a Landlock ruleset");
   // The kernel marks it to be closed at exec.
   const Builder builder(ruleset.get(), attributes.handled_files);
   for (const auto& [paths, access] : {std::pair{&grants.read, kRead},
                                       {&grants.devices, kDevice},
-                                      {&grants.write, kWrite}}) {
+                                      {&grants.write, kWrite},
+                                      {&grants.write_files, kWriteFiles}}) {
     for (const std::string& path : *paths) LY_RETURN_IF_ERROR(builder.Grant(path, access));
   }
   if (grants.read_all) LY_RETURN_IF_ERROR(builder.GrantAround("/", Canonical(grants.hidden)));
@@ -161,8 +162,8 @@ absl::StatusOr<FileFence> FileFence::Make(const FileGrants& grants, bool allow_n
 }
 
 int EnterFileFence(int fence_fd, uint64_t access_to_itself) {
-  // Only the process itself knows which it is. The descriptor stays open: a rule holds for one inode,
-  // and proc makes another when the folder has dropped out of the kernel's cache.
+  // Only the process itself knows which it is. The descriptor stays open: a rule holds for one
+  // inode, and proc makes another when the folder has dropped out of the kernel's cache.
   const int self = open("/proc/self", O_PATH);
   if (self < 0) return errno;
   const int granted = AddRule(fence_fd, self, access_to_itself);

@@ -28,6 +28,7 @@
 #include "common/base/unique_fd.h"
 #include "server/daemon/launch/confine.h"
 #include "server/daemon/launch/worker_processes.h"
+#include "server/daemon/store/disk_room.h"
 #include "server/worker_link/worker_channel.h"
 
 namespace libreyolo::daemon {
@@ -132,19 +133,28 @@ std::string LastLogLine(const std::string& path) {
 
 class ProcessSession : public WorkerSession {
  public:
-  ProcessSession(ControlLoop& loop, FaultHook at, int64_t memory_bytes, int64_t cpu_seconds,
+  // What the daemon itself looks after while a worker runs.
+  struct Bounds {
+    int64_t memory_bytes;
+    int64_t cpu_seconds;
+    int64_t min_free_bytes;
+    std::string staging_dir;  // on the disk that is meant
+  };
+  // `leaders` are the workers that live, on the control thread alone.
+  ProcessSession(ControlLoop& loop, FaultHook at, std::set<pid_t>& leaders, Bounds bounds,
                  pid_t pid, UniqueFd pidfd, UniqueFd link, std::string log_path,
                  WorkerEvents events)
       : loop_(loop),
         at_(std::move(at)),
-        memory_bytes_(memory_bytes),
-        cpu_seconds_(cpu_seconds),
+        leaders_(leaders),
+        bounds_(std::move(bounds)),
         log_begin_bytes_(FileBytes(log_path)),
         pid_(pid),
         pidfd_(std::move(pidfd)),
         link_(std::move(link)),
         log_path_(std::move(log_path)),
         events_(std::move(events)) {
+    leaders_.insert(pid_);
     loop_.WatchFd(pidfd_.get(), [this](uint32_t) { OnLeaderExit(); });
     loop_.WatchFd(link_.get(), [this](uint32_t) { OnLinkReadable(); });
     ArmWatch();
@@ -156,6 +166,7 @@ class ProcessSession : public WorkerSession {
     loop_.UnwatchFd(pidfd_.get());
     if (link_) loop_.UnwatchFd(link_.get());
     if (!gone_) kill(-pid_, SIGKILL);
+    leaders_.erase(pid_);
   }
 
   int pid() const override { return pid_; }
@@ -198,34 +209,36 @@ class ProcessSession : public WorkerSession {
     });
   }
   absl::Status CheckLimits() const {
-    if (const int64_t used = OwnMemoryOf(pid_); used > memory_bytes_) {
-      return OverMemory(used, memory_bytes_);
+    if (const int64_t used = OwnMemoryOf(pid_); used > bounds_.memory_bytes) {
+      return OverMemory(used, bounds_.memory_bytes);
     }
     if (FileBytes(log_path_) - log_begin_bytes_ > kMaxJobLogBytes) {
       return MakeError(reason::kWorkerLimit,
                        absl::StrCat("the worker wrote more than ", kMaxJobLogBytes >> 20,
                                     " MiB to its log and was killed"));
     }
-    return absl::OkStatus();
+    // A job begins with all of the reserve; what it writes may take the half of it.
+    return CheckDiskRoom(bounds_.staging_dir, 0, bounds_.min_free_bytes / 2, "a running job");
   }
   // What its end itself tells of a limit.
   absl::Status LimitOf(const WorkerExit& exit) const {
     if (exit.signal == SIGXCPU) {
-      return OverLimit(
-          absl::StrCat("the worker took more than ", cpu_seconds_, " s of CPU time and was killed"),
-          "--worker-cpu-time");
+      return OverLimit(absl::StrCat("the worker took more than ", bounds_.cpu_seconds,
+                                    " s of CPU time and was killed"),
+                       "--worker-cpu-time");
     }
     if (exit.signal == SIGXFSZ) {
       return OverLimit("the worker wrote a file that is too large and was killed",
                        "--worker-file-size");
     }
     if (exit.signal == SIGKILL && KernelOomKills() > oom_kills_before_) {
-      return OverMemory(0, memory_bytes_);
+      return OverMemory(0, bounds_.memory_bytes);
     }
     // A library that was refused memory where nobody could say so.
     for (const char* words : {"bad_alloc", "Cannot allocate memory", "MemoryError"}) {
       const bool failed = exit.signal != 0 || exit.exit_code != 0;
-      if (failed && absl::StrContains(exit.last_log_line, words)) return Refused(memory_bytes_);
+      if (failed && absl::StrContains(exit.last_log_line, words))
+        return Refused(bounds_.memory_bytes);
     }
     return absl::OkStatus();
   }
@@ -273,6 +286,7 @@ class ProcessSession : public WorkerSession {
   void OnLeaderExit() {
     int status = 0;
     if (waitpid(pid_, &status, WNOHANG) != pid_) return;
+    leaders_.erase(pid_);
     loop_.UnwatchFd(pidfd_.get());
     loop_.CancelTimer(watch_timer_);
     exit_.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
@@ -288,7 +302,8 @@ class ProcessSession : public WorkerSession {
     kill(-pid_, SIGKILL);
     while (waitpid(-pid_, nullptr, WNOHANG) > 0) {
     }
-    if (kill(-pid_, 0) == 0) {
+    // Some may have left the group.
+    if (EndStrays(leaders_) || kill(-pid_, 0) == 0) {
       group_timer_ = loop_.RunAfter(kGroupPoll, [this] { WaitForGroup(); });
       return;
     }
@@ -303,8 +318,8 @@ class ProcessSession : public WorkerSession {
 
   ControlLoop& loop_;
   const FaultHook at_;
-  const int64_t memory_bytes_;
-  const int64_t cpu_seconds_;
+  std::set<pid_t>& leaders_;
+  const Bounds bounds_;
   const int64_t log_begin_bytes_;
   const int64_t oom_kills_before_ = KernelOomKills();
   const pid_t pid_;
@@ -360,8 +375,10 @@ absl::StatusOr<std::unique_ptr<WorkerSession>> ProcessLauncher::Launch(const Lau
   UniqueFd pidfd(PidfdOpen(pid));
   LY_CHECK(pidfd) << "pidfd_open: " << strerror(errno);
   auto session = std::make_unique<ProcessSession>(
-      loop_, settings_.at, memory_bytes_, CpuSeconds(settings_.limits, request.time_limit_s), pid,
-      std::move(pidfd), std::move(ours), request.log_path, std::move(events));
+      loop_, settings_.at, leaders_,
+      ProcessSession::Bounds{memory_bytes_, CpuSeconds(settings_.limits, request.time_limit_s),
+                             settings_.min_free_bytes, request.plan.staging_dir},
+      pid, std::move(pidfd), std::move(ours), request.log_path, std::move(events));
   session->SendPlan(request.plan);
   LogInfo("worker started",
           {{"job", request.plan.job_id}, {"trial", request.plan.trial}, {"pid", pid}});

@@ -2,6 +2,10 @@
 // link, stderr a log file.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstdint>
+#include <set>
 #include <string>
 
 #include "common/base/fault_points.h"
@@ -19,6 +23,7 @@ class ProcessLauncher : public WorkerLauncher {
     bool allow_network = false;  // workers get by without
     WorkerFiles files;
     WorkerLimits limits;
+    int64_t min_free_bytes = 0;  // of the disk; a worker ends when it leaves less than half of it
     // Fault points: "launch", "spawn worker", "link send" (an error: the worker does not hear it),
     // "link receive" (an error: the link breaks).
     FaultHook at = {};
@@ -39,6 +44,7 @@ class ProcessLauncher : public WorkerLauncher {
   const Settings settings_;
   const int64_t memory_bytes_;
   ControlLoop& loop_;
+  std::set<pid_t> leaders_;  // workers that live; the control thread's
   bool told_of_network_ = false;
   bool told_of_files_ = false;
   bool told_of_filter_ = false;

@@ -13,14 +13,27 @@ namespace {
 namespace fs = std::filesystem;
 
 // Programs and libraries, and what the kernel tells.
-constexpr const char* kSystem[] = {"/usr", "/bin", "/sbin", "/lib",  "/lib32", "/lib64", "/opt",
-                                   "/nix", "/gnu", "/proc", "/sys", "/run/opengl-driver",
+constexpr const char* kSystem[] = {"/usr",
+                                   "/bin",
+                                   "/sbin",
+                                   "/lib",
+                                   "/lib32",
+                                   "/lib64",
+                                   "/opt",
+                                   "/nix",
+                                   "/gnu",
+                                   "/proc",
+                                   "/sys",
+                                   "/run/opengl-driver",
                                    "/run/nvidia-persistenced"};
 // Of /etc what a library reads at its start. Whole, it would hold secrets, the daemon's among them.
-constexpr const char* kSystemSettings[] = {
-    "ld.so.cache", "ld.so.conf", "ld.so.conf.d",    "ld.so.preload",       "localtime",
-    "passwd",      "group",      "nsswitch.conf",   "ssl/openssl.cnf",     "pki/tls/openssl.cnf",
-    "selinux",     "nvidia",     "crypto-policies", "nvidia-container-runtime"};
+constexpr const char* kSystemSettings[] = {"ld.so.cache",     "ld.so.conf",
+                                           "ld.so.conf.d",    "ld.so.preload",
+                                           "localtime",       "passwd",
+                                           "group",           "nsswitch.conf",
+                                           "ssl/openssl.cnf", "pki/tls/openssl.cnf",
+                                           "selinux",         "nvidia",
+                                           "crypto-policies", "nvidia-container-runtime"};
 constexpr const char* kDevices[] = {"/dev/null",   "/dev/zero",    "/dev/full",
                                     "/dev/random", "/dev/urandom", "/dev/dri"};
 // GPUs of NVIDIA on a host, on a board (nvhost, nvmap), under Windows (dxg).
@@ -28,7 +41,7 @@ constexpr const char* kGpuDevices[] = {"nvidia", "nvhost", "nvmap", "dxg"};
 // Shared memory, and where a multi-process service (MPS) meets its clients.
 constexpr const char* kShared[] = {"/dev/shm", "/tmp/nvidia-mps"};
 // Where the daemon's admin said that libraries are.
-constexpr const char* kFolderLists[] = {"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH",
+constexpr const char* kFolderLists[] = {"LD_LIBRARY_PATH", "CUDA_HOME",      "CUDA_PATH",
                                         "LIBREYOLO_CUPTI", "LIBREYOLO_NVML", "LD_PRELOAD"};
 
 }  // namespace
@@ -75,8 +88,8 @@ FileGrants GrantsFor(const worker_link::WorkerPlan& plan, const std::string& wor
     }
   }
   grants.write.assign(std::begin(kShared), std::end(kShared));
-  grants.write.push_back(plan.staging_dir);
   grants.write.push_back(plan.cache_dir);
+  grants.write_files.push_back(plan.staging_dir);
   return grants;
 }
 

@@ -1,6 +1,7 @@
 #include "server/daemon/launch/worker_processes.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -47,7 +48,48 @@ bool HasEntry(absl::string_view list, absl::string_view entry) {
   return false;
 }
 
+// How many filters of system calls hold a process; nothing where that is not told.
+std::optional<int> FiltersOf(const std::string& process) {
+  const auto status = ReadFile(absl::StrCat("/proc/", process, "/status"), 16 << 10);
+  if (!status.ok()) return std::nullopt;
+  constexpr absl::string_view kLabel = "\nSeccomp_filters:\t";
+  const size_t at = status->find(kLabel.data());
+  if (at == std::string::npos) return std::nullopt;
+  const absl::string_view rest = absl::string_view(*status).substr(at + kLabel.size());
+  int count = 0;
+  if (!absl::SimpleAtoi(rest.substr(0, rest.find('\n')), &count)) return std::nullopt;
+  return count;
+}
+
+// Each thread of a process has its own list of children.
+std::vector<pid_t> OwnChildren() {
+  std::vector<pid_t> children;
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    const auto list = ReadFile(thread.path().string() + "/children", 4 << 20);
+    if (!list.ok()) continue;  // a thread that has ended
+    for (absl::string_view word : absl::StrSplit(*list, ' ', absl::SkipWhitespace())) {
+      pid_t pid = 0;
+      if (absl::SimpleAtoi(word, &pid)) children.push_back(pid);
+    }
+  }
+  return children;
+}
+
 }  // namespace
+
+bool EndStrays(const std::set<pid_t>& workers) {
+  const std::optional<int> own = FiltersOf("self");
+  if (!own.has_value()) return false;
+  bool is_any = false;
+  for (const pid_t pid : OwnChildren()) {
+    if (workers.count(pid) > 0 || FiltersOf(absl::StrCat(pid)).value_or(0) <= *own) continue;
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, WNOHANG);
+    is_any = true;
+  }
+  return is_any;
+}
 
 std::string JobMark(const std::string& job_id) { return absl::StrCat("LIBREYOLO_JOB=", job_id); }
 
@@ -66,9 +108,7 @@ bool IsOfWorker(pid_t pid) {
   return true;
 }
 
-int64_t ProcessStartTicks(int pid) {
-  return StatField(pid, kStartTime).value_or(0);
-}
+int64_t ProcessStartTicks(int pid) { return StatField(pid, kStartTime).value_or(0); }
 
 void KillLeftoverProcesses(const std::string& job_id, int worker_pid, int64_t start_ticks) {
   if (job_id.empty()) return;

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 namespace libreyolo::daemon {
@@ -16,6 +17,12 @@ std::string JobMark(const std::string& job_id);
 // told, the process being gone. It can tell because orphans of a worker are this process's (a
 // subreaper), and because no worker can get rid of PR_SET_NO_NEW_PRIVS.
 bool IsOfWorker(pid_t pid);
+
+// Kills and reaps what workers left behind that have ended themselves: children of this process (a
+// subreaper gets all orphans) under the filter of system calls that workers start with, which none
+// can get rid of, but for `workers`, the leaders that live. True while some were found: call again.
+// Where the kernel does not count filters (before Linux 5.9) nothing is found.
+bool EndStrays(const std::set<pid_t>& workers);
 
 // Start time of a process in clock ticks since boot, from /proc; 0 when there is none. With the pid
 // it names a process for good.

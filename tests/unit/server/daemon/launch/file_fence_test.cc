@@ -36,8 +36,9 @@ class FileFenceTest : public ::testing::Test {
   }
   // "yes" or "no": whether the command works behind the fence.
   std::string Try(const std::string& command) {
-    dir_.Write("worker", absl::StrCat("#!/bin/sh\nif ", command,
-                                      " 2>/dev/null >/dev/null; then echo yes; else echo no; fi\n"));
+    dir_.Write("worker",
+               absl::StrCat("#!/bin/sh\nif ", command,
+                            " 2>/dev/null >/dev/null; then echo yes; else echo no; fi\n"));
     EXPECT_EQ(chmod((dir_ / "worker").c_str(), 0700), 0);
     const auto fence = FileFence::Make(grants_, /*allow_network=*/false);
     EXPECT_OK(fence.status());
@@ -77,7 +78,20 @@ TEST_F(FileFenceTest, GrantsAreForFilesAndForFoldersWhole) {
   EXPECT_EQ(Read("shown/a"), "yes");
   EXPECT_EQ(Try(absl::StrCat("ls ", dir_ / "shown")), "no");
   EXPECT_EQ(Try(absl::StrCat("echo x >>", dir_ / "hidden/b")), "no");
-  EXPECT_EQ(Try(absl::StrCat("mkdir ", dir_ / "work/new && mv ", dir_ / "work/d ", dir_ / "work/e")),
+  EXPECT_EQ(
+      Try(absl::StrCat("mkdir ", dir_ / "work/new && mv ", dir_ / "work/d ", dir_ / "work/e")),
+      "yes");
+}
+
+TEST_F(FileFenceTest, NoLinksAreMadeAndWhereFilesAreMadeNoFolders) {
+  grants_.write = {dir_ / "work"};
+  grants_.write_files = {dir_ / "shown"};
+  EXPECT_EQ(Try(absl::StrCat("ln -s /etc/passwd ", dir_ / "work/link")), "no");
+  EXPECT_EQ(Try(absl::StrCat("mkfifo ", dir_ / "work/pipe")), "no");
+  EXPECT_EQ(Try(absl::StrCat("mkdir ", dir_ / "shown/new")), "no");
+  EXPECT_EQ(Try(absl::StrCat("ln ", dir_ / "work/d ", dir_ / "shown/d")), "no");
+  EXPECT_EQ(Try(absl::StrCat("echo x >", dir_ / "shown/n && mv ", dir_ / "shown/n ",
+                             dir_ / "shown/m && rm ", dir_ / "shown/m")),
             "yes");
 }
 
@@ -135,7 +149,8 @@ TEST(GrantsForTest, ConfinedDataGrantsItsRootsAlone) {
     EXPECT_THAT(grants.read, Not(Contains(path)));
   }
   EXPECT_THAT(grants.write, Contains("/cache/workers/alice"));
-  EXPECT_THAT(grants.write, Contains("/store/workspaces/alice/runs/.staging/j"));
+  EXPECT_THAT(grants.write_files,
+              ::testing::ElementsAre("/store/workspaces/alice/runs/.staging/j"));
 }
 
 TEST(GrantsForTest, DataThatMayLieAnywhereGrantsAllButTheDaemonsOwn) {
