@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -109,7 +110,7 @@ TEST_F(DoorTest, KnowsTheAccountBehindASocket) {
 }
 
 TEST_F(DoorTest, HangsUpOnAWorker) {
-  pid_t asked = 0;
+  std::atomic<pid_t> asked{0};
   Door door({}, [&asked](pid_t pid) {
     asked = pid;
     return true;
