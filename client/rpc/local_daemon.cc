@@ -22,6 +22,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "client/rpc/server_choice.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
@@ -148,20 +149,25 @@ absl::StatusOr<std::string> FindDaemonExecutable() {
       {"install it, or put its folder into PATH", "name a server with --server ADDRESS"});
 }
 
+// The user's settings for local daemons; empty: there are none.
+std::string SettingsFile() {
+  const absl::StatusOr<std::string> folder = ConfigFolder();
+  if (!folder.ok()) return "";
+  const std::string path = *folder + "/libreyolod.textproto";
+  return access(path.c_str(), F_OK) == 0 ? path : "";
+}
+
 // A session of its own, so that the terminal's end and Ctrl-C do not reach it; no descriptor of
 // ours stays open in it. What it writes to stderr before it has its log goes to the log's end.
 absl::StatusOr<pid_t> SpawnDaemon(const std::string& executable, const LocalDaemonPlace& place) {
   const std::string listen = "unix:" + place.socket_path;
   const std::string log = place.log_path();
-  std::vector<const char*> argv = {executable.c_str(),
-                                   "--local",
-                                   "--workspace",
-                                   place.workspace.c_str(),
-                                   "--state",
-                                   place.state_dir.c_str(),
-                                   "--listen",
-                                   listen.c_str(),
-                                   nullptr};
+  std::vector<const char*> argv = {
+      executable.c_str(),      "--local",  "--workspace", place.workspace.c_str(), "--state",
+      place.state_dir.c_str(), "--listen", listen.c_str()};
+  const std::string settings = SettingsFile();
+  if (!settings.empty()) argv.insert(argv.end(), {"--config", settings.c_str()});
+  argv.push_back(nullptr);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);

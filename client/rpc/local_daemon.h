@@ -29,8 +29,8 @@ bool IsListening(const std::string& socket_path);
 // no call.
 std::string BuildOfLocalDaemon(const LocalDaemonPlace& place);
 
-// Starts `libreyolod --local` detached, found beside this executable or in PATH, and waits until it
-// listens (10 s).
+// Starts `libreyolod --local` detached, found beside this executable or in PATH, with the settings
+// of ConfigFolder()/libreyolod.textproto if there are any, and waits until it listens (10 s).
 absl::Status StartLocalDaemon(const LocalDaemonPlace& place);
 
 // SIGTERM, then waits until nobody listens and the process is gone. SERVER_UNREACHABLE when it does

@@ -77,16 +77,8 @@ absl::StatusOr<ChannelSecurity> ReadSecurity(const ServerOptions& options, bool 
 }
 
 absl::StatusOr<std::string> ContextsPath() {
-  std::string folder = Environment("XDG_CONFIG_HOME");
-  if (!absl::StartsWith(folder, "/")) {
-    const std::string home = Environment("HOME");
-    if (!absl::StartsWith(home, "/")) {
-      return MakeError(reason::kArgumentInvalid, "there is no place for contexts: HOME is not set",
-                       {"set HOME or XDG_CONFIG_HOME"});
-    }
-    folder = home + "/.config";
-  }
-  return folder + "/libreyolo/contexts.json";
+  LY_ASSIGN_OR_RETURN(const std::string folder, ConfigFolder());
+  return folder + "/contexts.json";
 }
 
 constexpr std::pair<const char*, std::string ServerOptions::*> kFields[] = {
@@ -98,6 +90,19 @@ constexpr std::pair<const char*, std::string ServerOptions::*> kFields[] = {
 };
 
 }  // namespace
+
+absl::StatusOr<std::string> ConfigFolder() {
+  std::string folder = Environment("XDG_CONFIG_HOME");
+  if (!absl::StartsWith(folder, "/")) {
+    const std::string home = Environment("HOME");
+    if (!absl::StartsWith(home, "/")) {
+      return MakeError(reason::kArgumentInvalid, "there is no place for settings: HOME is not set",
+                       {"set HOME or XDG_CONFIG_HOME"});
+    }
+    folder = home + "/.config";
+  }
+  return folder + "/libreyolo";
+}
 
 const Contexts::Named* Contexts::Find(absl::string_view name) const {
   for (const Named& named : all) {

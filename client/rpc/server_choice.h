@@ -41,6 +41,10 @@ struct ServerChoice {
 //   ARGUMENT_INVALID   an address, a file or a token that is of no use
 absl::StatusOr<ServerChoice> ChooseServer(const ServerOptions& typed);
 
+// Where a user's settings are: $XDG_CONFIG_HOME/libreyolo, by default ~/.config/libreyolo.
+// ARGUMENT_INVALID when neither is set.
+absl::StatusOr<std::string> ConfigFolder();
+
 // Named servers, in $XDG_CONFIG_HOME/libreyolo/contexts.json (mode 600).
 struct Contexts {
   struct Named {

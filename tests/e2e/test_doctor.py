@@ -123,6 +123,22 @@ class ServedTest(Doctor, support.ScriptedTest):
         self.succeed("daemon", "stop", env={"LIBREYOLO_SERVER": ""})
 
 
+class LocalTest(Doctor, support.ClientTest):
+    def test_the_users_settings_hold_for_the_local_daemon(self):
+        folder = self.scratch / ".config/libreyolo"
+        folder.mkdir(parents=True)
+        (folder / "libreyolod.textproto").write_text("worker_all_files: true\n")
+        self.assertEqual(self.doctor(0)["worker files"]["health"], "warning")
+        self.succeed("daemon", "stop")
+        (folder / "libreyolod.textproto").write_text("worker_all_fils: true\n")
+        said = self.refuse(4, "devices")
+        self.assertIn("libreyolod.textproto:1:", said)
+        self.assertIn('the nearest is "worker_all_files"', said)
+        (folder / "libreyolod.textproto").unlink()
+        if "no Landlock" not in (text := self.doctor(0)["worker files"]["text"]):
+            self.assertEqual(text, "workers open what their jobs name and nothing else")
+
+
 class RemoteDoctorTest(Doctor, remote.RemoteTest):
     WORKER = "#!/bin/sh\nexit 1\n"
 

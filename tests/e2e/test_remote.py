@@ -536,7 +536,6 @@ echo "core $(ulimit -c)"
 echo "files $(ulimit -n)"
 grep "Max processes" /proc/self/limits
 for fd in /proc/$$/fd/*; do echo "fd ${fd##*/} $(readlink $fd)"; done
-sed 's/^/net /' /proc/net/dev
 env | sed 's/^/env /'
 mv @.new @
 exec sleep 600
@@ -566,10 +565,6 @@ exec sleep 600
             self.assertNotIn("anon_inode", target)
         for secret in ("hub-secret", "daemon-secret", *self.tokens.values(), str(self.key)):
             self.assertNotIn(secret, text)
-        interfaces = {line.split()[1].rstrip(":") for line in text.splitlines() if line.startswith("net ") and ":" in line}
-        if "workers keep the network" in self.daemon_log():
-            self.skipTest("this kernel lets nobody leave the network, which the daemon's log says")
-        self.assertLessEqual(interfaces, {"lo"})
 
 
 class ContextTest(remote.RemoteTest):

@@ -3,6 +3,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -64,7 +65,7 @@ class Program {
 
 }  // namespace
 
-int EnterCallFilter() {
+int EnterCallFilter(bool allow_network) {
   const auto self = static_cast<uint32_t>(syscall(SYS_getpid));
   Program program;
   program.Load(offsetof(seccomp_data, arch));
@@ -92,6 +93,17 @@ int EnterCallFilter() {
       program.SkipUnless(0, 1);
       program.Allow();
     }
+    program.Refuse();
+  }
+  if (!allow_network) {
+    // By io_uring sockets are made past a filter.
+    program.SkipUnless(SYS_io_uring_setup, 1);
+    program.Refuse();
+    program.SkipUnless(SYS_socket, 5);
+    program.Load(offsetof(seccomp_data, args[0]));
+    program.SkipIf(AF_UNIX, 1);
+    program.SkipUnless(AF_NETLINK, 1);  // drivers ask the kernel by it
+    program.Allow();
     program.Refuse();
   }
   program.Allow();

@@ -162,7 +162,7 @@ struct ChildPlan {
     if (errno != 0) fail();
   }
   if (!DropCapabilities()) fail();
-  confined.filter_error = EnterCallFilter();
+  confined.filter_error = EnterCallFilter(plan.allow_network);
   if (write(plan.report_fd, &confined, sizeof confined) != sizeof confined) fail();
   execve(plan.program, plan.argv, plan.envp);
   fail();

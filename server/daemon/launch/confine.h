@@ -34,8 +34,8 @@ struct ConfinedProcess {
 
 struct StartedProcess {
   pid_t pid = 0;
-  // Why the process has a network although it should have none, and why it may call into other
-  // processes; 0: as asked.
+  // Why the process shares the network's namespace although it should not, and why no filter keeps
+  // its calls to itself; 0: as asked. With a filter it makes no sockets of a network anyhow.
   int network_error = 0;
   int filter_error = 0;
 };

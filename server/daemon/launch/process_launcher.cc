@@ -362,7 +362,7 @@ absl::StatusOr<std::unique_ptr<WorkerSession>> ProcessLauncher::Launch(const Lau
   if (!started.ok()) return started.status();
   const pid_t pid = started->pid;
   (void)AtFaultPoint(settings_.at, "after spawn worker");
-  if (started->network_error != 0 && !told_of_network_) {
+  if (started->network_error != 0 && started->filter_error != 0 && !told_of_network_) {
     told_of_network_ = true;
     LogWarning("workers keep the network: the kernel does not let them leave it",
                {{"error", strerror(started->network_error)}});
