@@ -629,8 +629,10 @@ exec sh -c "$*"
         try:
             dialers = lambda: [int(path.parent.name) for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")
                                if read_quietly(path).startswith(b"libreyolo\0dial-stdio\0" + str(self.socket).encode())]
-            support.wait_until(dialers, "ssh")
+            # Broken before the first answer it would be a server that is not reached.
+            self.assertTrue(watch.stderr.readline(), "the job's state")
             first = dialers()
+            self.assertTrue(first)
             for pid in first:
                 os.kill(pid, 9)
             support.wait_until(lambda: set(dialers()) - set(first), "ssh again")
