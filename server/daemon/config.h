@@ -35,6 +35,7 @@ struct Config {
   absl::Duration heartbeat = absl::Seconds(60);
 
   bool worker_network = false;    // workers keep the host's network
+  bool worker_children = false;   // may start processes
   bool worker_all_files = false;  // and the daemon's files
   std::vector<std::string> worker_read;
   WorkerLimits worker_limits;

@@ -91,8 +91,8 @@ class Daemon {
             {config.weights_folders, config.datasets_folders, config.cache_dir, config.hub_base_url,
              std::getenv("HF_TOKEN") == nullptr ? "" : std::getenv("HF_TOKEN"), config_.has_users(),
              config_.min_free_bytes}),
-        launcher_({config.worker_path, config.worker_network, FilesOfWorkers(config),
-                   config.worker_limits, config.min_free_bytes, at_},
+        launcher_({config.worker_path, config.worker_network, config.worker_children,
+                   FilesOfWorkers(config), config.worker_limits, config.min_free_bytes, at_},
                   loop_) {}
 
   absl::Status Start();

@@ -110,12 +110,32 @@ void FillFailed(const absl::Status& status, pb::Failed& out) {
   for (const auto& [key, value] : detail.metadata) (*out.mutable_metadata())[key] = value;
 }
 
+// What a worker says is kept with the job and shown in lists. One that was taken over may say
+// anything.
+constexpr size_t kMaxMessageBytes = 8 << 10;
+constexpr size_t kMaxWordsBytes = 1 << 10;
+constexpr size_t kMaxEntries = 20;
+
+std::string Cut(const std::string& text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return text;
+  size_t end = max_bytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // no half sign
+  return absl::StrCat(text.substr(0, end), "...");
+}
+
 absl::Status ReadFailed(const pb::Failed& in) {
   ErrorDetail detail;
-  detail.reason = in.reason().empty() ? reason::kWorkerFailed.name : in.reason();
-  detail.message = in.message();
-  detail.hints.assign(in.hints().begin(), in.hints().end());
-  for (const auto& [key, value] : in.metadata()) detail.metadata.emplace_back(key, value);
+  detail.reason =
+      in.reason().empty() ? reason::kWorkerFailed.name : Cut(in.reason(), kMaxWordsBytes);
+  detail.message = Cut(in.message(), kMaxMessageBytes);
+  for (const std::string& hint : in.hints()) {
+    if (detail.hints.size() == kMaxEntries) break;
+    detail.hints.push_back(Cut(hint, kMaxWordsBytes));
+  }
+  for (const auto& [key, value] : in.metadata()) {
+    if (detail.metadata.size() == kMaxEntries) break;
+    detail.metadata.emplace_back(Cut(key, kMaxWordsBytes), Cut(value, kMaxWordsBytes));
+  }
   const bool known =
       in.code() > 0 && in.code() <= static_cast<int>(absl::StatusCode::kUnauthenticated);
   return MakeErrorFromDetail(
@@ -168,17 +188,19 @@ absl::StatusOr<WorkerMessage> DecodeWorkerMessage(absl::string_view payload) {
   }
   switch (in.message_case()) {
     case pb::FromWorker::kHello:
-      return Hello{in.hello().build_id(), in.hello().pid()};
+      return Hello{Cut(in.hello().build_id(), kMaxWordsBytes), in.hello().pid()};
     case pb::FromWorker::kStage: {
       for (WorkerStage stage :
            {WorkerStage::kStarting, WorkerStage::kWarmingUp, WorkerStage::kMeasuring}) {
-        if (in.stage().name() == StageName(stage)) return StageBegan{stage, in.stage().detail()};
+        if (in.stage().name() == StageName(stage))
+          return StageBegan{stage, Cut(in.stage().detail(), kMaxWordsBytes)};
       }
       return absl::InvalidArgumentError(
-          absl::StrCat("unknown worker stage \"", in.stage().name(), "\""));
+          absl::StrCat("unknown worker stage \"", Cut(in.stage().name(), kMaxWordsBytes), "\""));
     }
     case pb::FromWorker::kProgress:
-      return Progress{in.progress().stage(), in.progress().done(), in.progress().total()};
+      return Progress{Cut(in.progress().stage(), kMaxWordsBytes), in.progress().done(),
+                      in.progress().total()};
     case pb::FromWorker::kHeartbeat:
       return Heartbeat{};
     case pb::FromWorker::kFinished:

@@ -169,6 +169,7 @@ class RemoteTest(support.ClientTest):
     # A worker that never says a word: it holds the device until it is killed.
     WORKER = "#!/bin/sh\nexec sleep 600\n"
     JOB = ["profile", "infer", "--device", "cpu", "--weights", "random", "--imgsz", "64", "--detach"]
+    WORKERS_MAY = ("--worker-children",)
     USERS = {"alice": "submitter", "bob": "submitter", "vera": "viewer", "root-ops": "admin"}
 
     def setUp(self):
@@ -198,7 +199,9 @@ class RemoteTest(support.ClientTest):
         self.cert, self.key = self.authority.sign("server")
 
     def serve(self, *flags, listen="127.0.0.1:0", store=None):
-        self.daemon = self.start_daemon("--worker", self.worker, *map(str, flags), listen=listen, store=store)
+        # Workers here are shells.
+        self.daemon = self.start_daemon("--worker", self.worker, *self.WORKERS_MAY, *map(str, flags), listen=listen,
+                                        store=store)
         self.address = re.search(r"address=(\S+)", self.daemon.said).group(1)
         return self.daemon
 

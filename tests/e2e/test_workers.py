@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import textwrap
@@ -43,6 +44,8 @@ def write(path):
 
 
 class HostileWorkerTest(remote.RemoteTest):
+    WORKERS_MAY = ()
+
     def hostile(self, script, submit, flags=(), environment=None):
         """What the worker of the job that `submit` makes tells; it goes on until it is killed."""
         program = f"#!{PYTHON}\n{PRELUDE}{textwrap.dedent(script)}\nprint('TOLD', json.dumps(told), file=sys.stderr, flush=True)\ntime.sleep(600)\n"
@@ -179,9 +182,10 @@ class HostileWorkerTest(remote.RemoteTest):
     """
 
     def test_the_daemons_socket_hangs_up_on_it(self):
-        """By itself, by a child, and by an orphan in a session of its own that has shed the job's mark."""
+        """By itself, by a child, and by an orphan in a session of its own that has shed the job's mark; where it can
+        connect at all."""
         path = self.scratch / "served.sock"
-        self.serve(*PYTHON_READ, listen=f"unix:{path}")
+        self.serve(*PYTHON_READ, "--worker-children", "--worker-network", listen=f"unix:{path}")
         script = textwrap.dedent(self.KNOCK).replace("address)", f"{str(path)!r})") + textwrap.dedent("""
         at("worker")
         reader, writer = os.pipe()
@@ -218,7 +222,73 @@ class HostileWorkerTest(remote.RemoteTest):
         here = {"LIBREYOLO_SERVER": f"unix:{path}"}
         support.wait_until(lambda: self.libreyolo("jobs", "list", env=here).returncode == 0, "the daemon")
         told = self.hostile(script, lambda: self.succeed(*self.JOB, env=here).stdout.strip(), environment=here)
-        self.assertEqual(told, {"worker": "hung up on"})
+        self.assertEqual(told, {"worker": "hung up on"})  # by the filter, as no door has heard of it
+
+    def test_other_services_of_the_account_are_not_reached(self):
+        """Sockets with a path are no files to Landlock: connecting itself is refused, and datagrams."""
+        self.serve_it()
+        path = str(self.scratch / "service.sock")
+        with socket.socket(socket.AF_UNIX) as service:
+            service.bind(path)
+            service.listen()
+            told = self.hostile(f"""
+            attempt("connect", lambda: socket.socket(socket.AF_UNIX).connect({path!r}))
+            attempt("datagram", lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).close())
+            """, lambda: self.submit("alice"))
+        self.assertEqual(told, {"connect": "ECONNREFUSED", "datagram": "EPERM"})
+
+    def test_permissions_and_owners_of_files_stay(self):
+        """No fence around files knows these; the daemon's own files are the account's, so it could."""
+        self.serve_it()
+        target = str(self.place(self.scratch / "mine"))
+        told = self.hostile(f"""
+        path = {target!r}
+        own = os.environ["CUDA_CACHE_PATH"] + ".own"
+        write(own)
+        descriptor = os.open(own, os.O_RDWR)
+        attempt("mode", lambda: os.chmod(path, 0o4777))
+        attempt("mode by descriptor", lambda: os.fchmod(descriptor, 0o4777))
+        attempt("mode by folder", lambda: call(libc.syscall, 452, -100, path.encode(), 0o777, 0))
+        attempt("owner", lambda: os.chown(path, os.getuid(), os.getgid()))
+        attempt("times", lambda: os.utime(path, (0, 0)))
+        attempt("attribute", lambda: os.setxattr(path, "user.x", b"1"))
+        attempt("flags", lambda: call(libc.ioctl, descriptor, 0x40086602, ctypes.byref(ctypes.c_int(0x40))))
+        attempt("truncate", lambda: os.truncate(path, 0))
+        attempt("open and truncate", lambda: os.close(os.open(path, os.O_RDONLY | os.O_TRUNC)))
+        """, lambda: self.submit("alice"))
+        self.assertEqual(told.pop("open and truncate"), "EPERM")
+        self.assertEqual(set(told.values()), {"EPERM"}, told)
+        self.assertEqual(pathlib.Path(target).read_text(), "secret")
+
+    def test_it_starts_nothing_and_holds_nobody_up(self):
+        self.serve_it()
+        told = self.hostile("""
+        attempt("fork", lambda: os.fork() and None)
+        attempt("program", lambda: subprocess.run(["/bin/true"]) and None)
+        attempt("namespace", lambda: call(libc.unshare, 0x10000000))
+        attempt("group", lambda: os.setpgid(0, os.getpgid(daemon)))
+        attempt("priority", lambda: os.setpriority(os.PRIO_PROCESS, daemon, 19))
+        attempt("priority of all", lambda: os.setpriority(os.PRIO_USER, 0, 19))
+        attempt("processors", lambda: os.sched_setaffinity(daemon, {0}))
+        attempt("scheduler", lambda: os.sched_setscheduler(daemon, os.SCHED_IDLE, os.sched_param(0)))
+        attempt("disk", lambda: call(libc.syscall, 251, 1, daemon, 3 << 13))
+        import fcntl, threading
+        reader, writer = os.pipe()
+        attempt("owner", lambda: fcntl.fcntl(reader, fcntl.F_SETOWN, daemon) and None)
+        attempt("signal", lambda: fcntl.fcntl(reader, 10, signal.SIGKILL) and None)
+        attempt("memory", lambda: write("/dev/shm/ly-hostile"))
+        ran = []
+        thread = threading.Thread(target=lambda: ran.append(1))
+        thread.start()
+        thread.join()
+        told["thread"] = "done" if ran else "lost"
+        attempt("own processors", lambda: os.sched_setaffinity(0, {0}))
+        """, lambda: self.submit("alice"))
+        self.assertEqual((told.pop("thread"), told.pop("own processors")), ("done", "done"))
+        self.assertEqual(told.pop("memory"), "EACCES")
+        if os.uname().machine != "x86_64":
+            told.pop("disk")
+        self.assertEqual(set(told.values()), {"EPERM"}, told)
 
     def test_no_port_of_the_host_is_reached(self):
         self.serve_it()
@@ -338,7 +408,7 @@ class LeftoversTest(remote.RemoteTest):
         ln -s {secret} profile_summary.json
         ln {secret} hard
         mkfifo pipe
-        mkdir -p a/b/c && touch a/b/c/d $'new\\nline'
+        mkdir -p a/b/c && : >a/b/c/d && : >$'new\\nline'
         """, support.ScriptedTest.GOOD + "exit 0\n")
         job = self.ended(self.submit("alice"))
         self.assertEqual(job["state"], "SUCCEEDED", job)
@@ -362,6 +432,27 @@ class LeftoversTest(remote.RemoteTest):
             error = self.ended(self.submit("alice"))["error"]
             self.assertEqual(error["reason"], "WORKER_FAILED", error)
             self.assertIn("left no trace", error["message"])
+
+    def test_one_in_another_group_is_ended_too(self):
+        """The leader of a session stays in its group; its children do not have to."""
+        self.serve_leaver("(setsid sleep 600 &)", "hello\nstage measuring\nwait-file /nowhere\n")
+        job = self.submit("alice")
+        support.wait_until(lambda: len(self.children()) > 1, "the stray")
+        self.succeed("jobs", "cancel", job, env=self.as_user("alice"))
+        show = lambda: json.loads(self.succeed("jobs", "show", job, "--json", env=self.as_user("alice")).stdout)["state"]
+        support.wait_until(lambda: show() == "CANCELLED", "the end of the job", seconds=20)
+        self.assertEqual(self.children(), [])
+
+    def test_what_it_says_stays_small(self):
+        """Whatever a worker says about itself, lists of jobs can be read, and the daemon answers."""
+        self.serve_leaver("", f"hello\nfail WORKER_FAILED {'very long ' * 2_000_000}\n")
+        job = self.ended(self.submit("alice"))
+        self.assertLess(len(job["error"]["message"]), 10_000)
+        self.assertIn(job["id"], self.succeed("jobs", "list", env=self.as_user("alice")).stdout)
+        (self.scratch / "scripts/default").write_text("hello\n" + "progress warm-up 1 2\n" * 300_000 + "wait-file /nowhere\n")
+        flood = self.ended(self.submit("alice"))
+        self.assertEqual(flood["error"]["reason"], "WORKER_FAILED")
+        self.assertIn("floods", flood["error"]["message"])
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to mount a small disk")
     def test_a_disk_that_it_fills_up(self):

@@ -113,14 +113,12 @@ DaemonTest::~DaemonTest() {
 }
 
 std::vector<std::string> DaemonTest::Arguments() const {
-  return {"--listen",      address(),
-          "--store",       Path("store"),
-          "--worker",      Path("worker"),
-          "--lock-dir",    Path("locks"),
-          "--cache",       Path("cache"),
-          "--hub",         "http://127.0.0.1:9",
-          "--worker-read", LIBREYOLO_TEST_BIN_DIR "/scripted_worker",
-          "--worker-read", Path("scripts")};
+  return {"--listen",          address(),       "--store",
+          Path("store"),       "--worker",      Path("worker"),
+          "--lock-dir",        Path("locks"),   "--cache",
+          Path("cache"),       "--hub",         "http://127.0.0.1:9",
+          "--worker-children", "--worker-read", LIBREYOLO_TEST_BIN_DIR "/scripted_worker",
+          "--worker-read",     Path("scripts")};
 }
 
 void DaemonTest::StartDaemon(const std::vector<std::string>& more) {

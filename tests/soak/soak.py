@@ -159,7 +159,7 @@ class Soak:
         with open(log, "ab") as out:
             self.daemon = subprocess.Popen(
                 [self.args.bin / "libreyolod", "--listen", self.address, "--store", self.store, "--lock-dir",
-                 self.scratch, "--worker", self.scratch / "worker", "--worker-read", self.args.worker, "--worker-read",
+                 self.scratch, "--worker", self.scratch / "worker", "--worker-children", "--worker-read", self.args.worker, "--worker-read",
                  self.scratch / "scripts", "--cache", self.scratch / "cache", "--hub",
                  "http://127.0.0.1:9", "--heartbeat", "1", "--min-free", "0",
                  "--retain-count", str(self.retain_count)], env=self.daemon_env(), stderr=out)

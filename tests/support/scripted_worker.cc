@@ -28,6 +28,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -181,7 +182,8 @@ class Player {
     } else if (what == "empty") {
       LY_CHECK(WriteFile(path, "").ok());
     } else {
-      fs::copy_file(what, path);
+      // Without the file's permissions, which a worker may not set.
+      std::ofstream(path) << std::ifstream(what).rdbuf();
     }
   }
 

@@ -18,7 +18,6 @@
 
 #include "common/base/file.h"
 #include "common/base/unique_fd.h"
-#include "server/daemon/launch/call_filter.h"
 
 namespace libreyolo::daemon {
 namespace {
@@ -119,7 +118,7 @@ struct ChildPlan {
   int report_fd;
   int fence_fd;  // -1: none
   uint64_t access_to_itself;
-  bool allow_network;
+  CallFilter calls;
   const char* uid_map;
   const char* gid_map;
   const ResourceLimit* limits;
@@ -132,7 +131,8 @@ struct ChildPlan {
     const ssize_t sent = write(plan.report_fd, &report, sizeof report);
     _exit(sent == sizeof report ? 127 : 126);
   };
-  setpgid(0, 0);
+  // The leader of a session stays in its group, by which it is ended.
+  if (setsid() < 0 || chdir("/") != 0) fail();
   ResetSignals();
   // What is hidden does not own its files in /proc, which are written to below. Until exec it has
   // the daemon's memory, as long as a few system calls take.
@@ -153,7 +153,7 @@ struct ChildPlan {
   // The first to go when memory runs out. Making it so is always allowed.
   WriteProc("/proc/self/oom_score_adj", "500");
   Report confined{Report::kConfined, 0, 0, 0};
-  if (!plan.allow_network) confined.network_error = LeaveNetwork(plan.uid_map, plan.gid_map);
+  if (!plan.calls.allow_network) confined.network_error = LeaveNetwork(plan.uid_map, plan.gid_map);
   // After the namespace, whose making may need a process more.
   if (!LimitResources(plan.limits, plan.limit_count)) fail();
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail();
@@ -162,7 +162,7 @@ struct ChildPlan {
     if (errno != 0) fail();
   }
   if (!DropCapabilities()) fail();
-  confined.filter_error = EnterCallFilter(plan.allow_network);
+  confined.filter_error = EnterCallFilter(plan.calls);
   if (write(plan.report_fd, &confined, sizeof confined) != sizeof confined) fail();
   execve(plan.program, plan.argv, plan.envp);
   fail();
@@ -238,7 +238,7 @@ absl::StatusOr<StartedProcess> StartConfined(const ConfinedProcess& process) {
                        high.get(),
                        fence.get(),
                        process.files == nullptr ? 0 : process.files->access_to_itself(),
-                       process.allow_network,
+                       process.calls,
                        uid_map,
                        gid_map,
                        limits.data(),

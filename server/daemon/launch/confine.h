@@ -1,8 +1,8 @@
 // What a worker process may not do. It parses foreign files and runs a large library, so it starts
 // with less than the daemon has: no way to new privileges, none of root's but to open files, no
 // core dumps, bounded resources, none of the daemon's descriptors, and where the kernel allows that
-// no network, no files but those it is granted, and no hold on other processes. When memory runs
-// out the kernel takes it before the daemon.
+// no network, no files but those it is granted, no children and no hold on other processes. When
+// memory runs out the kernel takes it before the daemon.
 #pragma once
 
 #include <sys/types.h>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/daemon/launch/call_filter.h"
 #include "server/daemon/launch/file_fence.h"
 
 namespace libreyolo::daemon {
@@ -21,7 +22,7 @@ struct ConfinedProcess {
   std::string program;
   std::vector<std::string> environment;          // whole: "NAME=value"
   std::vector<std::pair<int, int>> descriptors;  // ours -> the child's; all others are closed
-  bool allow_network = false;
+  CallFilter calls;
   const FileFence* files = nullptr;  // null: all that its account may open
   // Of the kernel, 0: none. Memory, CPU time and file sizes are the process's, `processes` the
   // account's.
@@ -44,8 +45,8 @@ struct StartedProcess {
 // read its memory and environment (prctl(2), PR_SET_DUMPABLE), and it leaves no core dump.
 void HideFromOwnAccount();
 
-// Starts `process` in a process group of its own, with default signals and nothing blocked. Returns
-// once it runs the program. ErrnoStatus of what failed.
+// Starts `process` in a session and process group of its own, which it cannot leave, with default
+// signals and nothing blocked. Returns once it runs the program. ErrnoStatus of what failed.
 absl::StatusOr<StartedProcess> StartConfined(const ConfinedProcess& process);
 
 }  // namespace libreyolo::daemon

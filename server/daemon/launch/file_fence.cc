@@ -42,10 +42,11 @@ struct RulesetAttributes {
 
 constexpr uint64_t kRead =
     LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
-constexpr uint64_t kItself = kRead | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
+constexpr uint64_t kItself =
+    LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
 constexpr uint64_t kDevice = kRead | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate | kIoctlDev;
 constexpr uint64_t kWriteFiles =
-    kItself | LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG;
+    kRead | kItself | LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG;
 constexpr uint64_t kWrite =
     kWriteFiles | kRefer | LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_MAKE_DIR;
 constexpr uint64_t kEveryAccess = kWrite | kIoctlDev | LANDLOCK_ACCESS_FS_MAKE_SYM |
@@ -162,9 +163,10 @@ absl::StatusOr<FileFence> FileFence::Make(const FileGrants& grants, bool allow_n
 }
 
 int EnterFileFence(int fence_fd, uint64_t access_to_itself) {
-  // Only the process itself knows which it is. The descriptor stays open: a rule holds for one
-  // inode, and proc makes another when the folder has dropped out of the kernel's cache.
-  const int self = open("/proc/self", O_PATH);
+  // Only the process itself knows which it is. What is written there is how it measures its peak
+  // memory. The descriptor stays open: a rule holds for one inode, and proc makes another when the
+  // file has dropped out of the kernel's cache.
+  const int self = open("/proc/self/clear_refs", O_PATH);
   if (self < 0) return errno;
   const int granted = AddRule(fence_fd, self, access_to_itself);
   if (granted != 0) return granted;

@@ -47,8 +47,8 @@ class FileFence {
 };
 
 // Puts the calling thread behind the fence, and what it starts from now on; there is no way back.
-// It may write below /proc/self, which costs it a descriptor. Wants PR_SET_NO_NEW_PRIVS first. 0 or
-// an errno. Safe between fork and exec.
+// It may write to /proc/self/clear_refs, which costs it a descriptor. Wants PR_SET_NO_NEW_PRIVS
+// first. 0 or an errno. Safe between fork and exec.
 int EnterFileFence(int fence_fd, uint64_t access_to_itself);
 
 }  // namespace libreyolo::daemon

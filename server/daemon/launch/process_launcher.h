@@ -19,8 +19,9 @@ namespace libreyolo::daemon {
 class ProcessLauncher : public WorkerLauncher {
  public:
   struct Settings {
-    std::string worker_path;     // the executable
-    bool allow_network = false;  // workers get by without
+    std::string worker_path;      // the executable
+    bool allow_network = false;   // workers get by without
+    bool allow_children = false;  // libreyolo-worker starts no processes
     WorkerFiles files;
     WorkerLimits limits;
     int64_t min_free_bytes = 0;  // of the disk; a worker ends when it leaves less than half of it

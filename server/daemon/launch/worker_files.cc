@@ -38,8 +38,8 @@ constexpr const char* kDevices[] = {"/dev/null",   "/dev/zero",    "/dev/full",
                                     "/dev/random", "/dev/urandom", "/dev/dri"};
 // GPUs of NVIDIA on a host, on a board (nvhost, nvmap), under Windows (dxg).
 constexpr const char* kGpuDevices[] = {"nvidia", "nvhost", "nvmap", "dxg"};
-// Shared memory, and where a multi-process service (MPS) meets its clients.
-constexpr const char* kShared[] = {"/dev/shm", "/tmp/nvidia-mps"};
+// Where several processes use a GPU at once by MPS, they share memory.
+constexpr const char* kShared[] = {kMpsFolder, "/dev/shm"};
 // Where the daemon's admin said that libraries are.
 constexpr const char* kFolderLists[] = {"LD_LIBRARY_PATH", "CUDA_HOME",      "CUDA_PATH",
                                         "LIBREYOLO_CUPTI", "LIBREYOLO_NVML", "LD_PRELOAD"};
@@ -87,7 +87,7 @@ FileGrants GrantsFor(const worker_link::WorkerPlan& plan, const std::string& wor
       grants.read.insert(grants.read.end(), paths->begin(), paths->end());
     }
   }
-  grants.write.assign(std::begin(kShared), std::end(kShared));
+  if (fs::exists(kMpsFolder, error)) grants.write.assign(std::begin(kShared), std::end(kShared));
   grants.write.push_back(plan.cache_dir);
   grants.write_files.push_back(plan.staging_dir);
   return grants;

@@ -10,6 +10,9 @@
 
 namespace libreyolo::daemon {
 
+// Where CUDA's multi-process service (MPS) meets its clients, if it runs.
+inline constexpr char kMpsFolder[] = "/tmp/nvidia-mps";
+
 // Of a whole daemon.
 struct WorkerFiles {
   bool all = false;               // no fence: everything that the daemon's account may open

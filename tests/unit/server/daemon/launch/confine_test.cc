@@ -30,6 +30,7 @@ class ConfineTest : public ::testing::Test {
     EXPECT_EQ(chmod((dir_ / "worker").c_str(), 0700), 0);
     const int out = open((dir_ / "out").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     process.program = dir_ / "worker";
+    process.calls.allow_processes = true;
     process.environment = {"PATH=/usr/bin:/bin"};
     process.descriptors = {{out, 1}, {out, 2}};
     const absl::StatusOr<StartedProcess> started = StartConfined(process);

@@ -48,6 +48,7 @@ class FileFenceTest : public ::testing::Test {
     process.environment = {"PATH=/usr/bin:/bin"};
     process.descriptors = {{out, 1}};
     process.files = &*fence;
+    process.calls.allow_processes = true;
     const absl::StatusOr<StartedProcess> started = StartConfined(process);
     close(out);
     EXPECT_OK(started.status());
@@ -120,6 +121,7 @@ TEST_F(FileFenceTest, ALinkLeadsNowhereElse) {
 TEST_F(FileFenceTest, ItselfAloneCanBeWrittenToInProc) {
   grants_.read.emplace_back("/proc");
   EXPECT_EQ(Try("echo 5 >/proc/$$/clear_refs"), "yes");
+  EXPECT_EQ(Try("echo 0 >/proc/$$/oom_score_adj"), "no");
   EXPECT_EQ(Try(absl::StrCat("echo 0 >/proc/", getpid(), "/oom_score_adj")), "no");
   EXPECT_EQ(Try(absl::StrCat("cat /proc/", getpid(), "/environ")), "no");
 }
