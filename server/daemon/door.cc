@@ -157,7 +157,8 @@ void Door::Accept(const Listener& listener) {
   }
   const std::optional<Peer> peer = PeerOf(fd.get());
   if (!peer.has_value() || !HasRoom(*peer)) return;
-  if (peer->is_account && is_worker_ && is_worker_(peer->pid)) {
+  // A worker has the daemon's account; processes of others may be hidden from here.
+  if (peer->is_account && peer->uid == geteuid() && is_worker_ && is_worker_(peer->pid)) {
     return LogRefusal(*peer, "it comes from a worker");
   }
   if (!peer->is_account) SetTcpOptions(fd.get());
