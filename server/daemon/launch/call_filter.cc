@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "server/daemon/launch/sanitized.h"
+
 namespace libreyolo::daemon {
 namespace {
 
@@ -27,13 +29,6 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 constexpr uint32_t kForeignCalls = 0xffff'ffff;
 #else
 #error "name the architecture of the system calls"
-#endif
-
-// LeakSanitizer traces the threads of its own process from another one.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
 #endif
 
 // New kernels' calls have the same number everywhere.
@@ -216,6 +211,7 @@ int EnterCallFilter(const CallFilter& filter) {
   program.SkipBelow(kForeignCalls, 1);
   program.Refuse();
   for (const uint32_t call : kRefused) program.Refuse(call, EPERM);
+  // LeakSanitizer traces the threads of its own process from another one.
   if (!kSanitized) program.Refuse(SYS_ptrace, EPERM);
   // Each of these ends, or is passed by with the call still loaded.
   AddProcessRules(program, self);
