@@ -130,7 +130,8 @@ absl::Status FsyncPath(const std::string& path) {
 }
 
 std::string TailOfFile(const std::string& path, int64_t max_bytes) {
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Waits for nobody, should it be a pipe or leased.
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info;
   if (!fd || fstat(fd.get(), &info) != 0) return {};
   const int64_t start = std::max<int64_t>(0, info.st_size - max_bytes);

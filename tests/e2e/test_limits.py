@@ -51,6 +51,13 @@ class WorkerLimitsTest(remote.RemoteTest):
         self.assertEqual(error["reason"], "OUT_OF_MEMORY", error)
         self.assertIn("the server allows 0.12 GiB", error["message"])
 
+    def test_memory_that_is_in_files(self):
+        """Written to, never mapped."""
+        error = self.failed("import os, time\nheld = os.memfd_create('x')\nfor i in range(400):\n    os.write(held, bytes(1 << 20))\n"
+                            "time.sleep(600)", "--worker-memory", 128 << 20, *PYTHON_READ, interpreter=PYTHON)
+        self.assertEqual(error["reason"], "OUT_OF_MEMORY", error)
+        self.assertIn("the server allows 0.12 GiB", error["message"])
+
     def test_cpu_time(self):
         error = self.failed("while :; do :; done", "--worker-cpu-time", 1)
         self.assertEqual(error["reason"], "WORKER_LIMIT", error)

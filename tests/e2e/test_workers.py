@@ -233,9 +233,47 @@ class HostileWorkerTest(remote.RemoteTest):
             service.listen()
             told = self.hostile(f"""
             attempt("connect", lambda: socket.socket(socket.AF_UNIX).connect({path!r}))
-            attempt("datagram", lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).close())
+            for name, kind in (("datagram", socket.SOCK_DGRAM), ("raw", socket.SOCK_RAW)):
+                attempt(name, lambda: socket.socket(socket.AF_UNIX, kind).close())
+            attempt("pair", lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].close())
+            attempt("sequence", lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)[0].close())
             """, lambda: self.submit("alice"))
-        self.assertEqual(told, {"connect": "ECONNREFUSED", "datagram": "EPERM"})
+        self.assertEqual(told, {"connect": "ECONNREFUSED", "datagram": "EPERM", "raw": "EPERM", "pair": "EPERM",
+                                "sequence": "done"})
+
+    def test_nothing_of_the_account_is_shared(self):
+        """Memory, queues and locks of System V, and keys."""
+        self.serve_it()
+        told = self.hostile("""
+        attempt("memory", lambda: call(libc.shmget, 0, 4096, 0o1600))
+        attempt("lock", lambda: call(libc.semget, 0, 1, 0o1600))
+        attempt("queue", lambda: call(libc.msgget, 0, 0o1600))
+        attempt("key", lambda: call(libc.syscall, 248, b"user", b"ly", b"x", 1, -4))
+        """, lambda: self.submit("alice"))
+        if os.uname().machine != "x86_64":
+            told.pop("key")
+        self.assertEqual(set(told.values()), {"EPERM"}, told)
+
+    def test_files_make_nobody_wait_and_hide_no_room(self):
+        self.serve_it()
+        told = self.hostile("""
+        import fcntl
+        own = os.environ["CUDA_CACHE_PATH"] + ".own"
+        descriptor = os.open(own, os.O_RDWR | os.O_CREAT, 0o600)
+        attempt("lease", lambda: fcntl.fcntl(2, fcntl.F_SETLEASE, fcntl.F_WRLCK) and None)
+        attempt("notify", lambda: fcntl.fcntl(descriptor, fcntl.F_NOTIFY, 1) and None)
+        attempt("keep size", lambda: call(libc.fallocate, descriptor, 1, ctypes.c_long(0), ctypes.c_long(1 << 20)))
+        attempt("copy of a file system", lambda: call(libc.ioctl, descriptor, 0x50009401, b"x" * 4096))
+        attempt("version", lambda: call(libc.ioctl, descriptor, 0x40087602, b"x" * 8))
+        attempt("as somebody else", lambda: os.close(os.open(own + "1", os.O_WRONLY | os.O_CREAT, 0o4755)))
+        attempt("node", lambda: os.mknod(own + "2", 0o104755))
+        attempt("allocate", lambda: os.posix_fallocate(descriptor, 0, 4096))
+        attempt("create", lambda: os.close(os.open(own + "3", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o755)))
+        attempt("flags", lambda: fcntl.fcntl(descriptor, fcntl.F_GETFL) and None)
+        """, lambda: self.submit("alice"))
+        for name in ("allocate", "create", "flags"):
+            self.assertEqual(told.pop(name), "done", name)
+        self.assertEqual(set(told.values()), {"EPERM"}, told)
 
     def test_permissions_and_owners_of_files_stay(self):
         """No fence around files knows these; the daemon's own files are the account's, so it could."""
@@ -407,7 +445,6 @@ class LeftoversTest(remote.RemoteTest):
         ln -s {secret} profile.json
         ln -s {secret} profile_summary.json
         ln {secret} hard
-        mkfifo pipe
         mkdir -p a/b/c && : >a/b/c/d && : >$'new\\nline'
         """, support.ScriptedTest.GOOD + "exit 0\n")
         job = self.ended(self.submit("alice"))
@@ -425,7 +462,7 @@ class LeftoversTest(remote.RemoteTest):
         without = support.ScriptedTest.GOOD.replace("trace own\n", "")
         self.serve_leaver("ln -s ../../../../../../../../trace.json profile_trace.json", without)
         self.assertIn("left no trace", self.ended(self.submit("alice"))["error"]["message"])
-        for shell in ("mkfifo profile_trace.json", f"ln {trace} profile_trace.json", "mkdir profile_trace.json"):
+        for shell in (f"ln {trace} profile_trace.json", "mkdir profile_trace.json"):
             lines = self.worker.read_text().splitlines()
             lines[3] = shell
             self.worker.write_text("\n".join(lines) + "\n")
@@ -458,7 +495,8 @@ class LeftoversTest(remote.RemoteTest):
     def test_a_disk_that_it_fills_up(self):
         store = self.scratch / "store"
         store.mkdir()
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", store], capture_output=True, text=True)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,nr_inodes=3000", "none", store],
+                                 capture_output=True, text=True)
         if mounted.returncode != 0:
             self.skipTest(f"no disk can be mounted here: {mounted.stderr}")
         self.addCleanup(subprocess.run, ["umount", "--lazy", store], check=True)
@@ -467,6 +505,13 @@ class LeftoversTest(remote.RemoteTest):
         self.assertEqual(error["reason"], "DISK_FULL", error)
         self.assertIn("a running job must leave", error["message"])
         support.wait_until(lambda: not list(store.rglob("big")), "its files to go")
+        lines = self.worker.read_text().splitlines()
+        lines[3] = "for i in {1..5000}; do (: >file$i) 2>/dev/null || break; done; sleep 600"
+        self.worker.write_text("\n".join(lines) + "\n")
+        error = self.ended(self.submit("alice"))["error"]
+        self.assertEqual(error["reason"], "DISK_FULL", error)
+        self.assertIn("more files", error["message"])
+        support.wait_until(lambda: not list(store.rglob("file1")), "its files to go")
 
 
 if __name__ == "__main__":

@@ -119,9 +119,20 @@ absl::StatusOr<std::string> StoreSteps::MakeTrialFolder(const JobPlace& place,
 
 namespace {
 
+// A worker's own trace has some millions of events at most, with few names. One that was made to
+// cost the daemon dear is not read to its end.
+trace::ReadLimits LimitsOfWorkers() {
+  trace::ReadLimits limits;
+  limits.max_bytes = int64_t{4} << 30;
+  limits.max_events = int64_t{8} << 20;
+  limits.max_memory_bytes = int64_t{1} << 30;
+  return limits;
+}
+
 // What a worker may leave is one file with its data, nothing else: no link or pipe that is followed
 // later, no permissions that somebody else could use.
 absl::Status KeepTraceAlone(const std::string& folder, bool trace) {
+  int64_t removed = 0;
   for (const std::string& name : NamesIn(folder)) {
     const std::string path = absl::StrCat(folder, "/", name);
     struct stat info;
@@ -129,7 +140,7 @@ absl::Status KeepTraceAlone(const std::string& folder, bool trace) {
         info.st_nlink == 1) {
       if (chmod(path.c_str(), info.st_mode & 0666) == 0) continue;
     }
-    LogWarning("removed what a worker left", {{"path", path}});
+    ++removed;
     std::error_code error;
     fs::remove_all(path, error);
     if (error)
@@ -137,6 +148,8 @@ absl::Status KeepTraceAlone(const std::string& folder, bool trace) {
           reason::kWorkerFailed,
           absl::StrCat("the worker left ", path, ", which cannot be removed: ", error.message()));
   }
+  if (removed > 0)
+    LogWarning("removed what a worker left", {{"folder", folder}, {"files", removed}});
   return absl::OkStatus();
 }
 
@@ -156,7 +169,7 @@ absl::Status StoreSteps::Analyze(const JobPlace& place, const job::JobSpec& spec
                                                   ? "the worker left no trace"
                                                   : "the trace is empty");
     }
-    auto trace = trace::ReadTrace(path);
+    auto trace = trace::ReadTrace(path, LimitsOfWorkers());
     // Our own worker's trace must read: what is wrong with it is no fault of a user's file.
     if (!trace.ok()) {
       return MakeError(

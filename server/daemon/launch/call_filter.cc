@@ -9,12 +9,14 @@
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "server/daemon/launch/sanitized.h"
 
@@ -32,6 +34,7 @@ constexpr uint32_t kForeignCalls = 0xffff'ffff;
 #endif
 
 // New kernels' calls have the same number everywhere.
+constexpr uint32_t kMemfdSecret = 447;
 constexpr uint32_t kFchmodat2 = 452;
 constexpr uint32_t kSetxattrat = 463;
 constexpr uint32_t kRemovexattrat = 466;
@@ -50,8 +53,20 @@ constexpr uint32_t kRefused[] = {
 #endif
     // By its path, which Landlock watches from its third version on; open is looked at below.
     SYS_truncate,
+    // Devices and files with any mode.
+    SYS_mknodat,
+#if defined(__x86_64__)
+    SYS_mknod,
+#endif
+    // Keys of the account, and memory that nobody counts.
+    SYS_add_key, SYS_keyctl, SYS_request_key, kMemfdSecret,
     // Ways round a filter: calls that are made in the kernel, and kernels of one's own.
     SYS_io_uring_setup, SYS_unshare, SYS_setns};
+
+// Memory, queues and locks of System V, which all of an account share and which stay.
+constexpr uint32_t kSharedWithAccount[] = {SYS_shmget, SYS_shmat,  SYS_shmctl,     SYS_semget,
+                                           SYS_semctl, SYS_semop,  SYS_semtimedop, SYS_msgget,
+                                           SYS_msgsnd, SYS_msgrcv, SYS_msgctl};
 
 // The argument that names a process, which has to be itself.
 struct OfAProcess {
@@ -76,16 +91,16 @@ constexpr OfAProcess kOfAProcess[] = {
     {SYS_ioprio_set, 1, true, 0, kIoprioWhoProcess},
 };
 
-// The commands of a call, its second argument, that are refused: they have signals sent to others
-// or change a file's attributes.
-struct Commands {
-  uint32_t call;
-  uint32_t refused[4];
-};
-constexpr Commands kCommands[] = {
-    {SYS_fcntl, {F_SETOWN, F_SETOWN_EX, F_SETSIG, F_SETSIG}},
-    {SYS_ioctl, {FIOSETOWN, SIOCSPGRP, FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR}},
-};
+// Commands of fcntl that have signals sent to others, or make whoever opens a file wait (leases).
+// F_SETDELEG is of newer kernels.
+constexpr uint32_t kFSetDelegation = 1040;
+constexpr uint32_t kRefusedFcntl[] = {F_SETOWN,   F_SETOWN_EX, F_SETSIG,
+                                      F_SETLEASE, F_NOTIFY,    kFSetDelegation};
+// Commands of ioctl likewise, and by their type those that change a file's attributes or take a
+// copy of a whole file system: of btrfs, ext4 and its like, XFS. No GPU's are of these types.
+constexpr uint32_t kRefusedIoctl[] = {FIOSETOWN, SIOCSPGRP};
+constexpr uint32_t kRefusedIoctlTypes[] = {0x9400, 'f' << 8, 'v' << 8, 'X' << 8};
+constexpr uint32_t kIoctlType = 0xff00;
 
 // A program for the kernel's filter machine, made without memory from the heap: libseccomp, which
 // could write it, may not be called after a fork.
@@ -115,7 +130,7 @@ class Program {
   void Add(uint16_t code, uint32_t value, uint8_t if_true, uint8_t if_false) {
     if (count_ < kRoom) steps_[count_++] = {code, if_true, if_false, value};
   }
-  static constexpr size_t kRoom = 256;
+  static constexpr size_t kRoom = 512;
   sock_filter steps_[kRoom];
   size_t count_ = 0;
 };
@@ -142,44 +157,70 @@ void AddProcessRules(Program& program, uint32_t self) {
 }
 
 void AddCommandRules(Program& program) {
-  for (const Commands& rule : kCommands) {
-    program.SkipUnless(rule.call, 10);
-    program.LoadArgument(1);
-    for (const uint32_t command : rule.refused) program.Refuse(command, EPERM);
-    program.Allow();
-  }
+  program.SkipUnless(SYS_fcntl, static_cast<uint8_t>(2 + 2 * std::size(kRefusedFcntl)));
+  program.LoadArgument(1);
+  for (const uint32_t command : kRefusedFcntl) program.Refuse(command, EPERM);
+  program.Allow();
+  program.SkipUnless(SYS_ioctl, static_cast<uint8_t>(3 + 2 * std::size(kRefusedIoctl) +
+                                                     2 * std::size(kRefusedIoctlTypes)));
+  program.LoadArgument(1);
+  for (const uint32_t command : kRefusedIoctl) program.Refuse(command, EPERM);
+  program.And(kIoctlType);
+  for (const uint32_t type : kRefusedIoctlTypes) program.Refuse(type, EPERM);
+  program.Allow();
+  // Of its modes only the plain one grows the file, which its limit of size sees.
+  program.SkipUnless(SYS_fallocate, 4);
+  program.LoadArgument(1);
+  program.SkipUnless(0, 1);
+  program.Allow();
+  program.Refuse();
 }
 
 // Truncating needs no permission to write where Landlock is older than its third version, if the
-// file is opened for reading.
+// file is opened for reading. Nobody makes a program that runs as somebody else.
 void AddOpenRules(Program& program) {
+  constexpr uint32_t kSetIds = S_ISUID | S_ISGID;
   const auto add = [&program](uint32_t call, int flags) {
-    program.SkipUnless(call, 5);
+    program.SkipUnless(call, 12);
     program.LoadArgument(flags);
     program.And(O_TRUNC | O_ACCMODE);
     program.SkipUnless(O_TRUNC | O_RDONLY, 1);
+    program.Refuse();
+    program.LoadArgument(flags);
+    program.And(O_CREAT);
+    program.SkipIf(0, 4);  // without it the mode is any number
+    program.LoadArgument(flags + 1);
+    program.And(kSetIds);
+    program.SkipIf(0, 1);
     program.Refuse();
     program.Allow();
   };
   add(SYS_openat, 2);
 #if defined(__x86_64__)
   add(SYS_open, 1);
+  program.SkipUnless(SYS_creat, 5);
+  program.LoadArgument(1);
+  program.And(kSetIds);
+  program.SkipIf(0, 1);
+  program.Refuse();
+  program.Allow();
 #endif
   program.Refuse(SYS_openat2, ENOSYS);  // its flags are in memory
 }
 
-void AddNetworkRules(Program& program, const CallFilter& filter) {
-  if (filter.allow_network) return;
-  program.SkipUnless(SYS_socket, 10);
+// A datagram goes to whoever has a path, without connecting, and takes descriptors along; what is
+// called raw is one.
+void AddLocalSocketRules(Program& program, uint32_t call) {
+  program.SkipUnless(call, 11);
   program.LoadArgument(0);
   program.SkipUnless(AF_NETLINK, 1);  // drivers ask the kernel by it
   program.Allow();
   program.SkipIf(AF_UNIX, 1);
   program.Refuse();
-  // A datagram goes to whoever has a path, without connecting.
   program.LoadArgument(1);
   program.And(0xf);
-  program.SkipUnless(SOCK_DGRAM, 1);
+  program.SkipIf(SOCK_STREAM, 2);
+  program.SkipIf(SOCK_SEQPACKET, 1);
   program.Refuse();
   program.Allow();
 }
@@ -217,8 +258,14 @@ int EnterCallFilter(const CallFilter& filter) {
   AddProcessRules(program, self);
   AddCommandRules(program);
   AddOpenRules(program);
-  AddNetworkRules(program, filter);
-  if (!filter.allow_network && !filter.allow_connect) program.Refuse(SYS_connect, ECONNREFUSED);
+  if (!filter.allow_network) {
+    AddLocalSocketRules(program, SYS_socket);
+    AddLocalSocketRules(program, SYS_socketpair);
+  }
+  if (!filter.allow_network && !filter.allow_connect) {
+    program.Refuse(SYS_connect, ECONNREFUSED);
+    for (const uint32_t call : kSharedWithAccount) program.Refuse(call, EPERM);
+  }
   if (!filter.allow_processes && !kSanitized) AddChildRules(program);
   program.Allow();
   sock_fprog code = program.Get();

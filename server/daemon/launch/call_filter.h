@@ -8,7 +8,7 @@ namespace libreyolo::daemon {
 
 struct CallFilter {
   bool allow_network = false;    // sockets of a network, and connect
-  bool allow_connect = false;    // to sockets with a path alone
+  bool allow_connect = false;    // to sockets with a path alone, and memory shared as by System V
   bool allow_processes = false;  // children
 };
 

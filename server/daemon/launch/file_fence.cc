@@ -158,7 +158,10 @@ absl::StatusOr<FileFence> FileFence::Make(const FileGrants& grants, bool allow_n
                                       {&grants.write_files, kWriteFiles}}) {
     for (const std::string& path : *paths) LY_RETURN_IF_ERROR(builder.Grant(path, access));
   }
-  if (grants.read_all) LY_RETURN_IF_ERROR(builder.GrantAround("/", Canonical(grants.hidden)));
+  const std::vector<std::string> hidden = Canonical(grants.hidden);
+  for (const std::string& path : Canonical(grants.read_around)) {
+    LY_RETURN_IF_ERROR(builder.GrantAround(path, hidden));
+  }
   return FileFence(std::move(ruleset), kItself & attributes.handled_files);
 }
 

@@ -18,14 +18,14 @@ namespace libreyolo::daemon {
 
 // Paths are of files, or of folders with all that is below; what is not there is left out.
 struct FileGrants {
-  std::vector<std::string> read;     // and run
+  std::vector<std::string> read;  // and run
+  // Likewise, but for what is `hidden`. Other grants hold also within that.
+  std::vector<std::string> read_around;
+  std::vector<std::string> hidden;
   std::vector<std::string> devices;  // read, written, and asked for what they alone can do
   std::vector<std::string> write;    // read, written; files and folders made and removed
   // Likewise, but no folders are made: what is there stays flat. Links are made nowhere.
   std::vector<std::string> write_files;
-  // Everything may be read but what is `hidden`. Other grants hold also within that.
-  bool read_all = false;
-  std::vector<std::string> hidden;
 };
 
 class FileFence {

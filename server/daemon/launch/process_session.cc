@@ -1,6 +1,5 @@
 #include "server/daemon/launch/process_session.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -34,6 +33,7 @@ constexpr absl::Duration kWatchPeriod = absl::Milliseconds(500);
 constexpr size_t kLinkTurnBytes = 64 << 10;
 // A real worker sends ten a second or so.
 constexpr int kMaxMessagesPerWatch = 1000;
+constexpr absl::Duration kSendPoll = absl::Milliseconds(10);
 constexpr absl::Duration kGroupPoll = absl::Milliseconds(20);
 
 // This C library's header declares pidfd_open for C only.
@@ -74,6 +74,7 @@ class ProcessSession : public WorkerSession {
   ~ProcessSession() override {
     deps_.loop.CancelTimer(group_timer_);
     deps_.loop.CancelTimer(watch_timer_);
+    deps_.loop.CancelTimer(send_timer_);
     deps_.loop.UnwatchFd(pidfd_.get());
     if (link_) deps_.loop.UnwatchFd(link_.get());
     if (!gone_) kill(-pid_, SIGKILL);
@@ -95,20 +96,23 @@ class ProcessSession : public WorkerSession {
  private:
   void SendFrame(const std::string& payload) {
     if (!AtFaultPoint(deps_.at, "link send").ok()) return;
-    const std::string frame = worker_link::EncodeFrame(payload);
-    absl::string_view rest = frame;
-    while (link_ && !rest.empty()) {
-      const ssize_t sent = send(link_.get(), rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    unsent_ += worker_link::EncodeFrame(payload);
+    deps_.loop.CancelTimer(send_timer_);
+    SendRest();
+  }
+  // A worker reads its orders at once; one that does not is found by its heartbeat.
+  void SendRest() {
+    while (link_ && !unsent_.empty()) {
+      const ssize_t sent =
+          send(link_.get(), unsent_.data(), unsent_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent > 0) {
-        rest.remove_prefix(static_cast<size_t>(sent));
+        unsent_.erase(0, static_cast<size_t>(sent));
         continue;
       }
       if (errno == EINTR) continue;
       if (errno != EAGAIN) return;  // the worker is gone: its exit tells
-      // A worker reads its orders at once; one that does not within a second is hung and is found
-      // by its heartbeat.
-      pollfd waiting{link_.get(), POLLOUT, 0};
-      if (poll(&waiting, 1, 1000) <= 0) return;
+      send_timer_ = deps_.loop.RunAfter(kSendPoll, [this] { SendRest(); });
+      return;
     }
   }
 
@@ -261,6 +265,8 @@ class ProcessSession : public WorkerSession {
   WorkerExit exit_;
   TaskRunner::TimerId group_timer_ = 0;
   TaskRunner::TimerId watch_timer_ = 0;
+  TaskRunner::TimerId send_timer_ = 0;
+  std::string unsent_;
   int messages_since_watch_ = 0;
   bool broken_ = false;
   bool gone_ = false;
@@ -278,9 +284,8 @@ std::unique_ptr<WorkerSession> StartSession(SessionDeps deps, pid_t pid, UniqueF
                                             WorkerEvents events) {
   UniqueFd pidfd(PidfdOpen(pid));
   LY_CHECK(pidfd) << "pidfd_open: " << strerror(errno);
-  auto session = std::make_unique<ProcessSession>(std::move(deps), plan.staging_dir, pid,
-                                                  std::move(pidfd), std::move(link),
-                                                  std::move(events));
+  auto session = std::make_unique<ProcessSession>(
+      std::move(deps), plan.staging_dir, pid, std::move(pidfd), std::move(link), std::move(events));
   session->SendPlan(plan);
   return session;
 }

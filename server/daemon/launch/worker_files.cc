@@ -49,13 +49,14 @@ constexpr const char* kFolderLists[] = {"LD_LIBRARY_PATH", "CUDA_HOME",      "CU
 FileGrants GrantsFor(const worker_link::WorkerPlan& plan, const std::string& worker_path,
                      const WorkerFiles& files) {
   FileGrants grants;
-  grants.read.assign(std::begin(kSystem), std::end(kSystem));
+  grants.hidden = files.hidden;
+  grants.read_around.assign(std::begin(kSystem), std::end(kSystem));
   for (const char* name : kSystemSettings) grants.read.push_back(absl::StrCat("/etc/", name));
   for (const char* name : kFolderLists) {
     const char* const value = std::getenv(name);
     if (value == nullptr) continue;
     for (absl::string_view path : absl::StrSplit(value, ':', absl::SkipEmpty())) {
-      grants.read.emplace_back(path);
+      grants.read_around.emplace_back(path);
     }
   }
   // LibTorch, which the worker finds from where it is itself; its parts may be links.
@@ -80,8 +81,7 @@ FileGrants GrantsFor(const worker_link::WorkerPlan& plan, const std::string& wor
   if (!plan.data_roots.empty()) {
     grants.read.insert(grants.read.end(), plan.data_roots.begin(), plan.data_roots.end());
   } else if (!plan.source_paths.empty()) {
-    grants.read_all = true;
-    grants.hidden = files.hidden;
+    grants.read_around.emplace_back("/");
     grants.hidden.emplace_back("/dev");
     for (const auto* paths : {&plan.source_paths, &files.of_one_user}) {
       grants.read.insert(grants.read.end(), paths->begin(), paths->end());

@@ -1,8 +1,11 @@
 #include "server/daemon/launch/worker_limits.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -17,6 +20,7 @@ namespace libreyolo::daemon {
 namespace {
 
 constexpr int64_t kMaxProcFileBytes = 64 * 1024;
+constexpr int kMaxFilesCounted = 2000;  // of a process, twice a second
 constexpr double kGib = 1 << 30;
 
 // The number in the first line that begins with `key`, which may be followed by a unit.
@@ -31,10 +35,30 @@ int64_t NumberOf(absl::string_view text, absl::string_view key) {
   return 0;
 }
 
+// What the files in memory take that it has open, mapped or not.
+int64_t MemoryFilesOf(pid_t pid) {
+  int64_t bytes = 0;
+  int count = 0;
+  std::error_code error;
+  const std::string folder = absl::StrCat("/proc/", pid, "/fd");
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (++count > kMaxFilesCounted) break;
+    const std::string name = std::filesystem::read_symlink(entry->path(), error).string();
+    struct stat info;
+    if (!error && absl::StartsWith(name, "/memfd:") && stat(entry->path().c_str(), &info) == 0) {
+      bytes += int64_t{info.st_blocks} * 512;
+    }
+    error.clear();
+  }
+  return bytes;
+}
+
 int64_t OwnMemoryOfOne(pid_t pid) {
   const auto status = ReadFile(absl::StrCat("/proc/", pid, "/status"), kMaxProcFileBytes);
   if (!status.ok()) return 0;
-  return (NumberOf(*status, "RssAnon") + NumberOf(*status, "RssShmem")) * 1024;
+  const int64_t shared = std::max(NumberOf(*status, "RssShmem") * 1024, MemoryFilesOf(pid));
+  return (NumberOf(*status, "RssAnon") + NumberOf(*status, "VmPTE")) * 1024 + shared;
 }
 
 absl::Status MemoryError(const std::string& what, int64_t limit_bytes) {

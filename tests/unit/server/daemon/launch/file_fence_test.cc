@@ -97,7 +97,7 @@ TEST_F(FileFenceTest, NoLinksAreMadeAndWhereFilesAreMadeNoFolders) {
 }
 
 TEST_F(FileFenceTest, EverythingButWhatIsHidden) {
-  grants_.read_all = true;
+  grants_.read_around = {"/"};
   grants_.hidden = {dir_ / "hidden"};
   EXPECT_EQ(Read("shown/a"), "yes");
   EXPECT_EQ(Read("hidden/b"), "no");
@@ -110,7 +110,7 @@ TEST_F(FileFenceTest, EverythingButWhatIsHidden) {
 TEST_F(FileFenceTest, ALinkLeadsNowhereElse) {
   std::filesystem::create_symlink(dir_ / "hidden", dir_ / "shown/link");
   std::filesystem::create_symlink(dir_ / "hidden/b", dir_ / "shown/b");
-  grants_.read_all = true;
+  grants_.read_around = {"/"};
   grants_.hidden = {dir_ / "shown/link"};  // by another name
   EXPECT_EQ(Read("shown/b"), "no");
   EXPECT_EQ(Read("shown/link/b"), "no");
@@ -143,7 +143,7 @@ const WorkerFiles kFiles{false, {"/drivers"}, {"/store", "/secrets/tokens"}, {"/
 TEST(GrantsForTest, ConfinedDataGrantsItsRootsAlone) {
   const FileGrants grants =
       GrantsFor(PlanOf({"/store/inputs/j/0-a.png"}, {"/store/inputs/j"}), "/opt/ly/bin/w", kFiles);
-  EXPECT_FALSE(grants.read_all);
+  EXPECT_THAT(grants.read_around, Not(Contains("/")));
   for (const char* path : {"/store/inputs/j", "/store/blobs/w", "/opt/ly/bin/w", "/drivers"}) {
     EXPECT_THAT(grants.read, Contains(path));
   }
@@ -157,14 +157,14 @@ TEST(GrantsForTest, ConfinedDataGrantsItsRootsAlone) {
 
 TEST(GrantsForTest, DataThatMayLieAnywhereGrantsAllButTheDaemonsOwn) {
   const FileGrants grants = GrantsFor(PlanOf({"/data/coco.yaml"}, {}), "/opt/ly/bin/w", kFiles);
-  EXPECT_TRUE(grants.read_all);
+  EXPECT_THAT(grants.read_around, Contains("/"));
   EXPECT_THAT(grants.hidden, ::testing::ElementsAre("/store", "/secrets/tokens", "/dev"));
   EXPECT_THAT(grants.read, Contains("/store/workspaces"));
 }
 
 TEST(GrantsForTest, BuiltInDataGrantsNoMore) {
   const FileGrants grants = GrantsFor(PlanOf({}, {}), "/opt/ly/bin/w", kFiles);
-  EXPECT_FALSE(grants.read_all);
+  EXPECT_THAT(grants.read_around, Not(Contains("/")));
   EXPECT_THAT(grants.read, Not(Contains("/store/workspaces")));
 }
 
