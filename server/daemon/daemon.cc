@@ -68,7 +68,8 @@ WorkerFiles FilesOfWorkers(const Config& config) {
   WorkerFiles files;
   files.all = config.worker_all_files;
   files.read = config.worker_read;
-  files.hidden = {config.state_dir, config.users_path, config.tls.key};
+  // A local daemon has nothing that its user's other files do not tell.
+  if (!config.local) files.hidden = {config.state_dir, config.users_path, config.tls.key};
   if (!config.has_users()) files.of_one_user = {config.workspace};
   return files;
 }

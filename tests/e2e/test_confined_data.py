@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import tempfile
 import unittest
 
 import remote
@@ -64,6 +65,26 @@ class ConfinedDataTest(remote.RemoteTest):
         self.train("shared")
         self.refuse_data("steals/data.yaml")
         self.refuse_data("linked/data.yaml")
+
+
+class LocalDataTest(support.ClientTest):
+    """The daemon of one user's folder reads what the user names, wherever it lies."""
+
+    def test_data_lies_anywhere(self):
+        elsewhere = pathlib.Path(tempfile.mkdtemp(prefix="ly-data-"))
+        shared = pathlib.Path(tempfile.mkdtemp(prefix="ly-data-", dir="/dev/shm"))
+        for folder in (elsewhere, shared):
+            self.addCleanup(shutil.rmtree, folder)
+            (folder / "images").mkdir()
+            for i in range(12):
+                shutil.copy(PICTURE, folder / f"images/{i}.jpg")
+        os.symlink(elsewhere / "images", self.workspace / "linked")
+        for name, yaml in (("absolute", f"path: {elsewhere}\ntrain: images\n"), ("memory", f"path: {shared}\ntrain: images\n"),
+                           ("linked", f"path: {self.workspace}\ntrain: linked\n")):
+            (self.workspace / f"{name}.yaml").write_text(yaml + "nc: 1\n")
+            self.succeed("profile", "run", f"{name}.yaml", "--device", "cpu", "--weights", "random", "--size", "t", "--imgsz", 64,
+                         "--batch", 2, "--warmup", 1, "--steps", 4, "--workers", 0)
+        self.infer("linked")
 
 
 if __name__ == "__main__":
