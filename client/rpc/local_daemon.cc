@@ -210,14 +210,14 @@ std::string NewLogLines(const std::string& path, int64_t from_byte) {
   std::vector<std::string> lines =
       absl::StrSplit(TailOfFile(path, std::min(fresh, kLogTailBytes)), '\n', absl::SkipEmpty());
   if (lines.size() > kLogTailLines) lines.erase(lines.begin(), lines.end() - kLogTailLines);
-  return absl::StrJoin(lines, "\n  ");
+  return absl::StrJoin(lines, " | ");  // errors are one line
 }
 
 absl::Status StartFailed(const std::string& what, const LocalDaemonPlace& place,
                          int64_t log_size_before) {
   const std::string lines = NewLogLines(place.log_path(), log_size_before);
   return Unreachable(
-      lines.empty() ? what : absl::StrCat(what, "; its log ends with\n  ", lines),
+      lines.empty() ? what : absl::StrCat(what, "; its log ends with: ", lines),
       {absl::StrCat("its log is ", place.log_path()), "name a server with --server ADDRESS"});
 }
 

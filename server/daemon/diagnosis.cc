@@ -260,7 +260,8 @@ void CheckConfinement(const Config& config, std::vector<Finding>& out) {
                        {"run Linux 5.13 or newer, with landlock among its security modules",
                         "until then let no strangers send weights"}));
   } else {
-    out.push_back(Ok(check, "workers open what their jobs name and nothing else"));
+    out.push_back(Ok(check, config.local ? "workers write their jobs' results and nothing else"
+                                         : "workers open what their jobs name and nothing else"));
   }
   if (config.local || geteuid() != 0) return;
   out.push_back(Warn("account", "libreyolod runs as root",

@@ -132,11 +132,12 @@ class LocalTest(Doctor, support.ClientTest):
         self.succeed("daemon", "stop")
         (folder / "libreyolod.textproto").write_text("worker_all_fils: true\n")
         said = self.refuse(4, "devices")
+        self.assertIn("; its log ends with: libreyolod: ", said)
         self.assertIn("libreyolod.textproto:1:", said)
         self.assertIn('the nearest is "worker_all_files"', said)
         (folder / "libreyolod.textproto").unlink()
         if "no Landlock" not in (text := self.doctor(0)["worker files"]["text"]):
-            self.assertEqual(text, "workers open what their jobs name and nothing else")
+            self.assertEqual(text, "workers write their jobs' results and nothing else")
 
 
 class RemoteDoctorTest(Doctor, remote.RemoteTest):
