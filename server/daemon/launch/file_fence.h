@@ -1,8 +1,8 @@
 // Which files a process may open, held by the kernel (Landlock, Linux 5.13 and later): what is not
 // granted is denied, whatever the account may. With it come, by the kernel's age: no TCP (6.7), no
 // signals to processes outside and no abstract sockets of theirs (6.12); and in any case no
-// ptrace of them, and no mounts. Sockets that have a path stay within reach: whoever listens there
-// has to look at who comes (door.h).
+// ptrace of them, and no mounts. Sockets that have a path stay within reach: of those take
+// call_filter.h and door.h care.
 // Source: the kernel's Documentation/userspace-api/landlock.rst.
 #pragma once
 

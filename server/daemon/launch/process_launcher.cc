@@ -47,9 +47,6 @@ std::vector<std::string> BuildEnvironment(const LaunchRequest& request) {
   return out;
 }
 
-// CUDA's, whose clients connect to it by a path.
-bool HasMultiProcessService() { return access(kMpsFolder, F_OK) == 0; }
-
 // Above the descriptors that the child gets fixed numbers for, so that dup2 overwrites none of
 // them.
 UniqueFd MoveHigh(UniqueFd fd) { return UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 16)); }

@@ -1,4 +1,4 @@
-// Workers as real processes: each confined (confine.h) in its own process group, descriptor 3 the
+// Workers as real processes: each confined (confine.h) in a session of its own, descriptor 3 the
 // link, stderr a log file.
 #pragma once
 

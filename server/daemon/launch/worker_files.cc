@@ -1,5 +1,6 @@
 #include "server/daemon/launch/worker_files.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -40,13 +41,20 @@ constexpr const char* kDevices[] = {"/dev/null",   "/dev/zero",    "/dev/full",
                                     "/dev/random", "/dev/urandom", "/dev/dri"};
 // GPUs of NVIDIA on a host, on a board (nvhost, nvmap), under Windows (dxg).
 constexpr const char* kGpuDevices[] = {"nvidia", "nvhost", "nvmap", "dxg"};
-// Where several processes use a GPU at once by MPS, they share memory.
+// Where MPS meets its clients unless it is told otherwise.
+constexpr char kMpsFolder[] = "/tmp/nvidia-mps";
 constexpr const char* kShared[] = {kMpsFolder, "/dev/shm"};
 // Where the daemon's admin said that libraries are.
 constexpr const char* kFolderLists[] = {"LD_LIBRARY_PATH", "CUDA_HOME",      "CUDA_PATH",
                                         "LIBREYOLO_CUPTI", "LIBREYOLO_NVML", "LD_PRELOAD"};
 
 }  // namespace
+
+bool HasMultiProcessService() {
+  struct stat info;
+  return lstat(kMpsFolder, &info) == 0 && S_ISDIR(info.st_mode) &&
+         (info.st_uid == 0 || info.st_uid == geteuid());
+}
 
 FileGrants GrantsFor(const worker_link::WorkerPlan& plan, const std::string& worker_path,
                      const WorkerFiles& files) {
@@ -58,7 +66,7 @@ FileGrants GrantsFor(const worker_link::WorkerPlan& plan, const std::string& wor
     const char* const value = std::getenv(name);
     if (value == nullptr) continue;
     for (absl::string_view path : absl::StrSplit(value, ':', absl::SkipEmpty())) {
-      grants.read_around.emplace_back(path);
+      if (absl::StartsWith(path, "/")) grants.read_around.emplace_back(path);
     }
   }
   // LibTorch, which the worker finds from where it is itself; its parts may be links.
@@ -91,7 +99,7 @@ FileGrants GrantsFor(const worker_link::WorkerPlan& plan, const std::string& wor
       grants.read.insert(grants.read.end(), paths->begin(), paths->end());
     }
   }
-  if (fs::exists(kMpsFolder, error)) grants.write.assign(std::begin(kShared), std::end(kShared));
+  if (HasMultiProcessService()) grants.write.assign(std::begin(kShared), std::end(kShared));
   grants.write.push_back(plan.cache_dir);
   grants.write_files.push_back(plan.staging_dir);
   return grants;

@@ -10,8 +10,9 @@
 
 namespace libreyolo::daemon {
 
-// Where CUDA's multi-process service (MPS) meets its clients, if it runs.
-inline constexpr char kMpsFolder[] = "/tmp/nvidia-mps";
+// Whether CUDA's multi-process service (MPS) runs on this host, whose clients connect to a path and
+// share memory: its folder is there, and root's or this account's. Others could make one.
+bool HasMultiProcessService();
 
 // Of a whole daemon.
 struct WorkerFiles {
